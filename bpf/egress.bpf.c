@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * egress: stops what this node itself sends for a unit that may not send (FENCED, PREPARED,
+ * REMOTE, GONE): a frozen socket still acknowledges and its timers still fire, and the socket left
+ * behind by a move must not answer. Packets that are only forwarded pass: a node may be the other
+ * node's router.
+ */
+#include <linux/pkt_cls.h>
+#define CTX_SKB
+#include "maps.h"
+#include "parse.h"
+#include "flow.h"
+#include "verdict.h"
+
+#define HEADERS 128 /* Ethernet, IPv6 with some extensions, TCP's ports */
+
+static __always_inline int fenced(struct __sk_buff *skb)
+{
+	struct cursor c = { skb, 0 };
+	struct packet p = {};
+	int type = parse_eth(&c);
+	__u64 *word;
+	__u32 unit;
+
+	/* a GSO packet's length field may be 0 or larger than it: no limit but the frame's */
+	if (type < 0 || parse_ip(skb, &p, c.offset, type, 0x1ffff) < 0 || p.icmp)
+		return 0;
+	tuple_reverse(&p.t);
+	unit = flow_find(&p.t, flow_hash(&p.t));
+	word = unit ? bpf_map_lookup_elem(&words, &unit) : 0;
+	return word && !may_send(FERRY_WORD_STATE(READ_ONCE(*word)));
+}
+
+SEC("tc")
+int ferry_egress(struct __sk_buff *skb)
+{
+	if (!cfg_fence_out || skb->ingress_ifindex)
+		return TC_ACT_UNSPEC;
+	if (skb->data_end - skb->data < HEADERS && skb->data_end - skb->data < skb->len)
+		bpf_skb_pull_data(skb, skb->len < HEADERS ? skb->len : HEADERS);
+	if (!fenced(skb))
+		return TC_ACT_UNSPEC;
+	count(FERRY_R_EGRESS_FENCED);
+	return TC_ACT_SHOT;
+}
+
+char LICENSE[] SEC("license") = "GPL";
