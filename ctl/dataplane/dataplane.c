@@ -252,6 +252,12 @@ int dataplane_view(struct dataplane *d, const char *name)
 	return r;
 }
 
+int dataplane_lock_only(struct dataplane *d, const char *name)
+{
+	set_root(d, name);
+	return lock_root(d);
+}
+
 void dataplane_close(struct dataplane *d)
 {
 	maps_close(d);

@@ -56,6 +56,8 @@ const char *dataplane_error(void);
 int dataplane_open(struct dataplane *d, const struct dataplane_settings *s);
 int dataplane_view(struct dataplane *d, const char *name);
 int dataplane_attach(struct dataplane *d, const char *ifname);
+/* Just the lock, for dataplane_detach(). */
+int dataplane_lock_only(struct dataplane *d, const char *name);
 void dataplane_close(struct dataplane *d);
 /* Detaches the programs from every device, unpins everything. */
 int dataplane_detach(struct dataplane *d);

@@ -36,7 +36,6 @@ static const char *const names[MSG_TYPES] = {
 	[MSG_PREPARE] = "prepare",   [MSG_PREPARED] = "prepared",   [MSG_FLIPPED] = "flipped",
 	[MSG_DONE] = "done",         [MSG_ABORT] = "abort",         [MSG_REFUSED] = "refused",
 	[MSG_QUERY] = "query",       [MSG_LEARN] = "learn",         [MSG_FORGET] = "forget",
-	[MSG_ACK] = "ack",
 };
 
 const char *message_name(enum message type)

@@ -32,7 +32,6 @@ enum message {
 	MSG_QUERY,     /* destination in doubt: flipped or not? */
 	MSG_LEARN,     /* owner or origin: this unit lives there, from this epoch on */
 	MSG_FORGET,    /* owner: this unit has ended */
-	MSG_ACK,       /* of LEARN and FORGET */
 	MSG_TYPES
 };
 

@@ -30,6 +30,7 @@
 
 #define FERRY_APP_VERSION 1
 #define FERRY_APP_SOCKETS 253 /* SCM_MAX_FD, include/net/scm.h */
+#define FERRY_APP_STATE_MAX (1024 * 1024)
 
 enum ferry_app_type {
 	FERRY_APP_HELLO = 1,
