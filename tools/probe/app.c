@@ -225,6 +225,7 @@ int app_run(struct app *a)
 	int err;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	raise_file_limit();
 	a->loop = loop_open();
 	if (a->loop < 0 || catch_signals(a) || listen_all(a))
 		return EXIT_FAILURE;

@@ -41,6 +41,19 @@ static void add(struct stream_counts *sum, const struct stream_counts *n)
 	sum->foreign += n->foreign;
 }
 
+/* A reconnect that met nobody: that is in reconnect_failed, and broke nothing. */
+static int never_reached(const struct conn *c)
+{
+	return c->again && c->state == BROKEN && !c->local[0];
+}
+
+static const char *outcome(const struct conn *c)
+{
+	if (never_reached(c))
+		return "unreached";
+	return c->state == BROKEN ? broken_names[c->how] : state_names[c->state];
+}
+
 static void add_conn(struct sums *s, struct conn *c)
 {
 	conn_sample_info(c);
@@ -51,7 +64,7 @@ static void add_conn(struct sums *s, struct conn *c)
 	s->retransmits += c->retransmits;
 	if (c->silence > s->silence)
 		s->silence = c->silence;
-	if (c->state == BROKEN)
+	if (c->state == BROKEN && !never_reached(c))
 		s->broken[c->how]++;
 	if (c->state != DONE)
 		s->unfinished++;
@@ -181,8 +194,7 @@ static void print_conns(FILE *f, const struct client *c)
 				",\"received\":%" PRIu64 ",\"retransmits\":%u,"
 				"\"longest_silence_us\":%" PRIu64 "}",
 				comma, k->tx.conn, k->unit->id, j, k->local, k->remote,
-				k->state == BROKEN ? broken_names[k->how] : state_names[k->state],
-				k->again ? "true" : "false", k->tx.messages, k->rx.counts.messages,
+				outcome(k), k->again ? "true" : "false", k->tx.messages, k->rx.counts.messages,
 				k->retransmits, k->silence / 1000);
 		}
 	}

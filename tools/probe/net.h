@@ -32,6 +32,9 @@ struct source {
 /* CLOCK_BOOTTIME in ns. */
 uint64_t now_ns(void);
 
+/* As many descriptors as this process may have at all. */
+void raise_file_limit(void);
+
 /* An epoll descriptor or -errno. */
 int loop_open(void);
 /* Watch for exactly these events (0: none); no system call when nothing changes. 0 or -errno. */

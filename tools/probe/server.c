@@ -87,6 +87,9 @@ static void complete(struct sunit *su, const struct conn *last)
 	su->udp_error = -err;
 	if (s->extra != EXTRA_NONE)
 		su->extra_fd = extra_make(s->extra, fd);
+	if (s->extra != EXTRA_NONE && su->extra_fd < 0)
+		app_event("error", "\"what\":\"extra\",\"error\":\"%s\",\"id\":%" PRIu64,
+			  strerror(-su->extra_fd), su->unit.id);
 	app_event("complete", "\"id\":%" PRIu64 ",\"tcp\":%u,\"udp\":%u", su->unit.id, su->n,
 		  su->udp_kind);
 	server_offer(&s->app, &su->unit);
@@ -307,6 +310,7 @@ int main(int argc, char **argv)
 	int option;
 
 	app_init(&s.app, &ops, "probe");
+	s.rate = 100;
 	s.max_len = 4096;
 	s.next_due = NEVER;
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -314,7 +318,8 @@ int main(int argc, char **argv)
 			continue;
 		fputs("usage: probe-server --listen ADDR --port P [OPTION]...\n" APP_USAGE
 		      "  --udp-port Q       local port of units' UDP sockets\n"
-		      "  --rate N           messages/s and connection; 0: as fast as possible\n"
+		      "  --rate N           messages/s and connection; 0: as fast as possible;\n"
+		      "                     default 100\n"
 		      "  --max-len N        longest message (64..65536, default 4096)\n"
 		      "  --pause-read MS/EVERY  of every EVERY ms do not read for MS\n"
 		      "  --add listen|mptcp|not-connected  offer such a socket with each unit\n"
