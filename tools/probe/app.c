@@ -204,7 +204,7 @@ static int catch_signals(struct app *a)
 
 static void serve(struct app *a)
 {
-	while (!a->quit) {
+	while (!a->quit && !a->failed) {
 		uint64_t now = now_ns(), until = a->ops->tick ? a->ops->tick(a, now) : NEVER;
 
 		app_units_reap(a);
@@ -237,5 +237,5 @@ int app_run(struct app *a)
 		}
 	}
 	serve(a);
-	return a->quit ? EXIT_SUCCESS : EXIT_FAILURE;
+	return a->quit && !a->failed ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -71,6 +71,7 @@ struct app {
 	uint64_t agent_retry; /* when to try the agent again */
 	struct unit units;    /* ring: sentinel */
 	int quit;
+	int failed; /* serving on would hide it: exit status 1 */
 };
 
 enum {

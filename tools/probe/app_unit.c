@@ -183,8 +183,9 @@ static void unit_arrived(struct ferry_unit *fu, void *arg)
 	if (!r.bad)
 		u = a->ops->load(a, fu, &r);
 	if (!u) {
+		/* Nothing that follows would be worth a check: the test must fail, and loudly. */
 		app_event("error", "\"what\":\"arrived with a state that makes no sense\"");
-		ferry_withdraw(fu);
+		a->failed = 1;
 		return;
 	}
 	u->id = id;

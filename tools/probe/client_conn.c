@@ -252,8 +252,7 @@ static void conn_ready(struct source *source, uint32_t events)
 
 	if (c->state == CONNECTING)
 		connected(c);
-	else if (((events & EPOLLIN) && (source->events & EPOLLIN)) ||
-		 (events & (EPOLLERR | EPOLLHUP)))
+	else if ((events & source->events & EPOLLIN) || (events & (EPOLLERR | EPOLLHUP)))
 		receive(c);
 	conn_go(c, now_ns());
 }

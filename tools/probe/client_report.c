@@ -155,10 +155,13 @@ static void print_missing(FILE *f, const struct client *c)
 	for (uint64_t i = 0; i < c->n_all; i++) {
 		const struct udp *u = &c->all[i]->udp;
 
-		for (uint64_t seq = 0; seq < u->n && n < MISSING_LISTED; seq++)
-			if (!udp_is_answered(u, seq))
-				fprintf(f, "%s{\"conn\":%u,\"seq\":%" PRIu64 ",\"t_send_ns\":%" PRIu64 "}",
-					n++ ? "," : "", u->tx.conn, seq, u->t_send[seq]);
+		for (uint64_t seq = 0; seq < u->n && n < MISSING_LISTED; seq++) {
+			if (udp_is_answered(u, seq))
+				continue;
+			fprintf(f,
+				"%s{\"conn\":%u,\"seq\":%" PRIu64 ",\"t_send_ns\":%" PRIu64 "}",
+				n++ ? "," : "", u->tx.conn, seq, u->t_send[seq]);
+		}
 	}
 	fprintf(f, "]");
 }
@@ -194,8 +197,8 @@ static void print_conns(FILE *f, const struct client *c)
 				",\"received\":%" PRIu64 ",\"retransmits\":%u,"
 				"\"longest_silence_us\":%" PRIu64 "}",
 				comma, k->tx.conn, k->unit->id, j, k->local, k->remote,
-				outcome(k), k->again ? "true" : "false", k->tx.messages, k->rx.counts.messages,
-				k->retransmits, k->silence / 1000);
+				outcome(k), k->again ? "true" : "false", k->tx.messages,
+				k->rx.counts.messages, k->retransmits, k->silence / 1000);
 		}
 	}
 	fprintf(f, "]");
@@ -210,8 +213,8 @@ static void print_gaps(FILE *f, const struct client *c)
 	fprintf(f, "]");
 }
 
-static void print_report(FILE *f, const struct client *c, const struct sums *s, int final, int tcp_ok,
-			 int udp_ok)
+static void print_report(FILE *f, const struct client *c, const struct sums *s, int final,
+			 int tcp_ok, int udp_ok)
 {
 	fprintf(f,
 		"{\"event\":\"report\",\"final\":%s,\"ok\":%s,\"tcp_ok\":%s,\"udp_ok\":%s,"

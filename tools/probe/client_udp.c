@@ -5,8 +5,8 @@
  * A datagram is missing when no answer echoes its seq; on which way it was lost, the checkers of
  * both sides say. Nothing is sent twice.
  *
- * Invariant: t_send[0..n) are the datagrams made (all but the last are sent); answered is how many of them
- * have their top bit set.
+ * Invariant: t_send[0..n) are the datagrams made (all but the last are sent); answered is how many
+ * of them have their top bit set.
  */
 #include "client.h"
 

@@ -185,7 +185,7 @@ static void conn_ready(struct source *source, uint32_t events)
 	const char *how = NULL;
 
 	/* In a pause an error still must be read, or it would wake the loop for ever. */
-	if (((events & EPOLLIN) && (c->source.events & EPOLLIN)) || (events & (EPOLLERR | EPOLLHUP)))
+	if ((events & c->source.events & EPOLLIN) || (events & (EPOLLERR | EPOLLHUP)))
 		how = receive(c);
 	if (how)
 		server_leave(c, how);
