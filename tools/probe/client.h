@@ -58,6 +58,7 @@ struct conn {
 	struct end_report report;
 	uint64_t due;
 	uint64_t last_rx; /* when something last came, or a pause of ours ended */
+	uint64_t last_octets; /* when something last came: what the timeout counts from */
 	uint64_t silence; /* the longest, ns */
 	uint64_t last_echo; /* so that each of our messages is one sample of round trip time */
 	uint32_t retransmits;

@@ -122,7 +122,8 @@ static void receive(struct conn *c)
 				finish(c);
 			return;
 		}
-		conn_heard(c, now_ns(), 0);
+		c->last_octets = now_ns();
+		conn_heard(c, c->last_octets, 0);
 		stream_rx_feed(&c->rx, buf, (size_t)n);
 		if (c->error == EPROTO || c->rx.error) {
 			conn_break(c, BROKEN_PROTOCOL);
@@ -241,7 +242,7 @@ static void connected(struct conn *c)
 	if (!getsockname(c->source.fd, &a.sa, &size))
 		address_text(&a, c->local);
 	c->state = WAITING;
-	c->last_rx = now_ns();
+	c->last_rx = c->last_octets = now_ns();
 	if (make_hello(c, c->last_rx))
 		conn_break(c, BROKEN_PROTOCOL);
 }
@@ -274,7 +275,7 @@ int conn_open(struct client *cl, struct cunit *u, uint32_t index, int again)
 	stream_tx_init(&c->tx, ++cl->last_conn, 0, (uint32_t)cl->max_len);
 	stream_rx_init(&c->rx, c->tx.conn, STREAM_FROM_SERVER, got_message, c);
 	address_text(&cl->server, c->remote);
-	c->last_rx = now_ns();
+	c->last_rx = c->last_octets = now_ns();
 	u->conns[index] = c;
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	if (cl->bind) {

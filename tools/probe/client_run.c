@@ -63,7 +63,7 @@ static void check_silence(struct conn *c, uint64_t now)
 	int answers = c->state < STREAMING || !cl->idle;
 
 	if (!conn_is_over(c) && answers && !cl->paused &&
-	    now > c->last_rx + cl->timeout_ms * NSEC_PER_MSEC)
+	    now > c->last_octets + cl->timeout_ms * NSEC_PER_MSEC)
 		conn_break(c, BROKEN_TIMEOUT);
 }
 

@@ -157,7 +157,8 @@ void conn_go(struct conn *c, uint64_t now)
 	} else if (err) {
 		events = EPOLLOUT;
 	}
-	if (!c->server->paused && c->owed <= OWED_MAX)
+	/* A pause begins and ends for units; until HELLO there is nothing to pause. */
+	if ((!c->server->paused || !c->unit) && c->owed <= OWED_MAX)
 		events |= EPOLLIN;
 	loop_watch(c->server->app.loop, &c->source, events);
 	if (conn_due(c) < c->server->next_due)
