@@ -100,6 +100,15 @@ static __always_inline int parse_eth(struct cursor *c)
 	return bpf_ntohs(eth->h_proto);
 }
 
+/* A packet that ends before the first 8 octets of L4: cut short, if there should be ports. */
+static __always_inline int too_short(int next)
+{
+	if (next == IPPROTO_TCP || next == IPPROTO_UDP || next == IPPROTO_ICMP ||
+	    next == IPPROTO_ICMPV6)
+		return -FERRY_R_MALFORMED;
+	return -FERRY_R_OTHER_PROTO;
+}
+
 /* space: octets from here to the frame's end, beyond the linear part too. */
 static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 space)
 {
@@ -120,7 +129,7 @@ static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 
 	if (ip->frag & bpf_htons(0x3fff)) /* MF or an offset */
 		return -FERRY_R_FRAGMENT;
 	if (p->length < ihl + sizeof(struct l4))
-		return -FERRY_R_OTHER_PROTO;
+		return too_short(ip->proto);
 	return ip->proto;
 }
 
@@ -181,8 +190,10 @@ static __always_inline int parse_ipv6(struct cursor *c, struct packet *p, __u32 
 	}
 	if (next == IPPROTO_FRAGMENT)
 		return -FERRY_R_FRAGMENT;
+	if (p->length < c->offset - start) /* an extension header says that it goes on */
+		return -FERRY_R_MALFORMED;
 	if (p->length < c->offset - start + sizeof(struct l4))
-		return -FERRY_R_OTHER_PROTO;
+		return too_short(next);
 	return next;
 }
 
