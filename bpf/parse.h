@@ -227,9 +227,9 @@ static __always_inline int parse_ports(struct cursor *c, struct packet *p, int p
 	return proto;
 }
 
-/* An ICMP error, at offset, quotes a packet of ours: 8 octets behind its IP header are enough
- * (RFC 792). p->t becomes what the answer to that packet would be. */
-__noinline int parse_icmp(ctx_t *ctx, struct packet *p, __u32 offset, int proto)
+/* An ICMP error, from offset to end, quotes a packet of ours: 8 octets behind its IP header are
+ * enough (RFC 792). p->t becomes what the answer to that packet would be. */
+__noinline int parse_icmp(ctx_t *ctx, struct packet *p, __u32 offset, __u32 end, int proto)
 {
 	struct cursor c = { ctx, offset };
 	struct l4 *icmp = take(&c, sizeof(*icmp));
@@ -251,6 +251,8 @@ __noinline int parse_icmp(ctx_t *ctx, struct packet *p, __u32 offset, int proto)
 		next = parse_ports(&c, &quoted, next);
 	if (next < 0)
 		return next;
+	if (c.offset > end) /* what follows the IP packet is not quoted */
+		return -FERRY_R_MALFORMED;
 	tuple_reverse(&quoted.t);
 	p->t = quoted.t;
 	p->icmp = 1;
@@ -276,7 +278,7 @@ __noinline int parse_ip(ctx_t *ctx, struct packet *p, __u32 offset, __u32 ethert
 		return -FERRY_R_NOT_IP;
 	p->l4 = c.offset;
 	if (proto == (ethertype == ETH_P_IP ? IPPROTO_ICMP : IPPROTO_ICMPV6))
-		return parse_icmp(ctx, p, c.offset, proto);
+		return parse_icmp(ctx, p, c.offset, offset + p->length, proto);
 	return proto < 0 ? proto : parse_ports(&c, p, proto);
 }
 
