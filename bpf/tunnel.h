@@ -76,7 +76,7 @@ static __always_inline int parse_tunnel(ctx_t *ctx, struct packet *p, struct tun
 	struct ferry_option *o;
 	__u32 protocol;
 
-	if (!g)
+	if (!g || c.offset > ETH_HLEN + length) /* not what follows the IP packet */
 		return -FERRY_R_MALFORMED;
 	if ((*(__u32 *)g->vni & bpf_htonl(0xffffff00)) != cfg_vni)
 		return -FERRY_R_FOREIGN_VNI;
