@@ -28,7 +28,8 @@ static __always_inline __u16 fold(__u32 sum)
 static __always_inline int to_self(const struct tuple *t)
 {
 	if (t->v6)
-		return t->addr[2] == cfg_self6[0] && t->addr[3] == cfg_self6[1];
+		return (cfg_self6[0] | cfg_self6[1]) && t->addr[2] == cfg_self6[0] &&
+		       t->addr[3] == cfg_self6[1];
 	return cfg_self4 && (__u32)(t->addr[0] >> 32) == cfg_self4;
 }
 

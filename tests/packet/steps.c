@@ -243,6 +243,9 @@ static void without_an_address_nothing_is_for_us(void **state)
 	tunnel(&in, true, 0, TAG, 0, 0);
 	steer(XDP_PASS, FERRY_R_FOREIGN, 0);
 	check_bytes(&got.out, &in, "to our address, not configured");
+	memset(in.b + ETH + 24, 0, 16);
+	steer(XDP_PASS, FERRY_R_FOREIGN, 0);
+	check_bytes(&got.out, &in, "to ::");
 }
 
 static void the_controls_open_the_fence(void **state)
