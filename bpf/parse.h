@@ -109,7 +109,10 @@ static __always_inline int too_short(int next)
 	return -FERRY_R_OTHER_PROTO;
 }
 
-/* space: octets from here to the frame's end, beyond the linear part too. */
+/* space: octets from here to the frame's end, beyond the linear part too; or ANY_LENGTH for what
+ * this host is about to send: a length field of 0 is then a GSO packet's that is longer than the
+ * field can say (BIG TCP; net/ipv4/ip_output.c, iph_set_totlen()). */
+#define ANY_LENGTH 0x1ffff
 static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 space)
 {
 	struct ipv4 *ip = take(c, sizeof(*ip));
@@ -119,6 +122,8 @@ static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 
 		return -FERRY_R_MALFORMED;
 	ihl = (ip->ver_ihl & 0xf) * 4;
 	p->length = bpf_ntohs(ip->length);
+	if (!p->length && space == ANY_LENGTH)
+		p->length = ANY_LENGTH;
 	if (ip->ver_ihl >> 4 != 4 || ihl < sizeof(*ip) || p->length < ihl || p->length > space)
 		return -FERRY_R_MALFORMED;
 	p->t.addr[0] = pair(ip->addr[0], ip->addr[1]);
@@ -172,6 +177,8 @@ static __always_inline int parse_ipv6(struct cursor *c, struct packet *p, __u32 
 	if (!ip)
 		return -FERRY_R_MALFORMED;
 	p->length = bpf_ntohs(ip->payload) + sizeof(*ip);
+	if (!ip->payload && space == ANY_LENGTH)
+		p->length = ANY_LENGTH;
 	if ((bpf_ntohl(ip->ver_tc_label) >> 28) != 6 || p->length > space)
 		return -FERRY_R_MALFORMED;
 #pragma unroll
@@ -244,7 +251,7 @@ __noinline int parse_icmp(ctx_t *ctx, struct packet *p, __u32 offset, __u32 end,
 	if (proto == IPPROTO_ICMP && (type == 3 || type == 11 || type == 12))
 		next = parse_ipv4(&c, &quoted, 0xffff);
 	else if (proto == IPPROTO_ICMPV6 && type >= 1 && type <= 4)
-		next = parse_ipv6(&c, &quoted, 0x1ffff);
+		next = parse_ipv6(&c, &quoted, 0xffff + sizeof(struct ipv6));
 	else
 		return -FERRY_R_OTHER_PROTO;
 	if (next >= 0)

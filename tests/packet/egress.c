@@ -47,6 +47,8 @@ static const struct egress_row egress_rows[] = {
 	{ "own, FENCED, jumbo", .kinds = FLOWS, .state = FERRY_FENCED, .length = 3000, .stopped = true },
 	{ "own, FENCED, GSO: length field larger than the frame", .kinds = FLOWS, .state = FERRY_FENCED,
 	  .patch = { { AT_INNER, 2, 0xf0, 4 }, { AT_INNER, 4, 0xf0, 6 } }, .stopped = true },
+	{ "own, FENCED, BIG TCP: length field 0", .kinds = FLOWS, .state = FERRY_FENCED, .length = 255 + 40,
+	  .patch = { { AT_INNER, 2, 0 }, { AT_INNER, 3, 0 } }, .stopped = true },
 	{ "own, FENCED, an ICMP error that quotes the flow is not the unit's", .kinds = K_ICMP, .state = FERRY_FENCED },
 	{ "own, FENCED, fragment: no port is read", .kinds = FLOWS, .state = FERRY_FENCED,
 	  .patch = { { AT_INNER, 6, 0x20, 4 }, { AT_INNER, 6, 44, 6 } } },
