@@ -36,6 +36,7 @@ static const struct egress_row egress_rows[] = {
 	{ "own, OPENING", .kinds = FLOWS, .state = FERRY_OPENING },
 	{ "own, REMOTE", .kinds = FLOWS, .state = FERRY_REMOTE, .stopped = true },
 	{ "own, GONE", .kinds = FLOWS, .state = FERRY_GONE, .stopped = true },
+	{ "own, a state of a later layout", .kinds = FLOWS, .state = 15, .stopped = true },
 	{ "forwarded, FREE", .kinds = FLOWS, .state = FERRY_FREE, .ifindex = IFINDEX_LO },
 	{ "forwarded, LOCAL", .kinds = FLOWS, .state = FERRY_LOCAL, .ifindex = IFINDEX_LO },
 	{ "forwarded, FENCED", .kinds = FLOWS, .state = FERRY_FENCED, .ifindex = IFINDEX_LO },
