@@ -22,8 +22,8 @@ static __always_inline int fenced(struct __sk_buff *skb)
 	__u64 *word;
 	__u32 unit;
 
-	/* a GSO packet's length field may be 0 or larger than it: no limit but the frame's */
-	if (type < 0 || parse_ip(skb, &p, c.offset, type, 0x1ffff) < 0 || p.icmp)
+	/* a GSO packet's length field may be 0 or larger than what is here */
+	if (type < 0 || parse_ip(skb, &p, c.offset, type, ANY_LENGTH) < 0 || p.icmp)
 		return 0;
 	tuple_reverse(&p.t);
 	unit = flow_find(&p.t, flow_hash(&p.t));

@@ -100,7 +100,19 @@ static __always_inline int parse_eth(struct cursor *c)
 	return bpf_ntohs(eth->h_proto);
 }
 
-/* space: octets from here to the frame's end, beyond the linear part too. */
+/* A packet that ends before the first 8 octets of L4: cut short, if there should be ports. */
+static __always_inline int too_short(int next)
+{
+	if (next == IPPROTO_TCP || next == IPPROTO_UDP || next == IPPROTO_ICMP ||
+	    next == IPPROTO_ICMPV6)
+		return -FERRY_R_MALFORMED;
+	return -FERRY_R_OTHER_PROTO;
+}
+
+/* space: octets from here to the frame's end, beyond the linear part too; or ANY_LENGTH for what
+ * this host is about to send: a length field of 0 is then a GSO packet's that is longer than the
+ * field can say (BIG TCP; net/ipv4/ip_output.c, iph_set_totlen()). */
+#define ANY_LENGTH 0x1ffff
 static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 space)
 {
 	struct ipv4 *ip = take(c, sizeof(*ip));
@@ -110,6 +122,8 @@ static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 
 		return -FERRY_R_MALFORMED;
 	ihl = (ip->ver_ihl & 0xf) * 4;
 	p->length = bpf_ntohs(ip->length);
+	if (!p->length && space == ANY_LENGTH)
+		p->length = ANY_LENGTH;
 	if (ip->ver_ihl >> 4 != 4 || ihl < sizeof(*ip) || p->length < ihl || p->length > space)
 		return -FERRY_R_MALFORMED;
 	p->t.addr[0] = pair(ip->addr[0], ip->addr[1]);
@@ -120,7 +134,7 @@ static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 
 	if (ip->frag & bpf_htons(0x3fff)) /* MF or an offset */
 		return -FERRY_R_FRAGMENT;
 	if (p->length < ihl + sizeof(struct l4))
-		return -FERRY_R_OTHER_PROTO;
+		return too_short(ip->proto);
 	return ip->proto;
 }
 
@@ -163,6 +177,8 @@ static __always_inline int parse_ipv6(struct cursor *c, struct packet *p, __u32 
 	if (!ip)
 		return -FERRY_R_MALFORMED;
 	p->length = bpf_ntohs(ip->payload) + sizeof(*ip);
+	if (!ip->payload && space == ANY_LENGTH)
+		p->length = ANY_LENGTH;
 	if ((bpf_ntohl(ip->ver_tc_label) >> 28) != 6 || p->length > space)
 		return -FERRY_R_MALFORMED;
 #pragma unroll
@@ -181,8 +197,10 @@ static __always_inline int parse_ipv6(struct cursor *c, struct packet *p, __u32 
 	}
 	if (next == IPPROTO_FRAGMENT)
 		return -FERRY_R_FRAGMENT;
+	if (p->length < c->offset - start) /* an extension header says that it goes on */
+		return -FERRY_R_MALFORMED;
 	if (p->length < c->offset - start + sizeof(struct l4))
-		return -FERRY_R_OTHER_PROTO;
+		return too_short(next);
 	return next;
 }
 
@@ -216,9 +234,9 @@ static __always_inline int parse_ports(struct cursor *c, struct packet *p, int p
 	return proto;
 }
 
-/* An ICMP error, at offset, quotes a packet of ours: 8 octets behind its IP header are enough
- * (RFC 792). p->t becomes what the answer to that packet would be. */
-__noinline int parse_icmp(ctx_t *ctx, struct packet *p, __u32 offset, int proto)
+/* An ICMP error, from offset to end, quotes a packet of ours: 8 octets behind its IP header are
+ * enough (RFC 792). p->t becomes what the answer to that packet would be. */
+__noinline int parse_icmp(ctx_t *ctx, struct packet *p, __u32 offset, __u32 end, int proto)
 {
 	struct cursor c = { ctx, offset };
 	struct l4 *icmp = take(&c, sizeof(*icmp));
@@ -233,13 +251,15 @@ __noinline int parse_icmp(ctx_t *ctx, struct packet *p, __u32 offset, int proto)
 	if (proto == IPPROTO_ICMP && (type == 3 || type == 11 || type == 12))
 		next = parse_ipv4(&c, &quoted, 0xffff);
 	else if (proto == IPPROTO_ICMPV6 && type >= 1 && type <= 4)
-		next = parse_ipv6(&c, &quoted, 0x1ffff);
+		next = parse_ipv6(&c, &quoted, 0xffff + sizeof(struct ipv6));
 	else
 		return -FERRY_R_OTHER_PROTO;
 	if (next >= 0)
 		next = parse_ports(&c, &quoted, next);
 	if (next < 0)
 		return next;
+	if (c.offset > end) /* what follows the IP packet is not quoted */
+		return -FERRY_R_MALFORMED;
 	tuple_reverse(&quoted.t);
 	p->t = quoted.t;
 	p->icmp = 1;
@@ -265,7 +285,7 @@ __noinline int parse_ip(ctx_t *ctx, struct packet *p, __u32 offset, __u32 ethert
 		return -FERRY_R_NOT_IP;
 	p->l4 = c.offset;
 	if (proto == (ethertype == ETH_P_IP ? IPPROTO_ICMP : IPPROTO_ICMPV6))
-		return parse_icmp(ctx, p, c.offset, proto);
+		return parse_icmp(ctx, p, c.offset, offset + p->length, proto);
 	return proto < 0 ? proto : parse_ports(&c, p, proto);
 }
 

@@ -28,7 +28,8 @@ static __always_inline __u16 fold(__u32 sum)
 static __always_inline int to_self(const struct tuple *t)
 {
 	if (t->v6)
-		return t->addr[2] == cfg_self6[0] && t->addr[3] == cfg_self6[1];
+		return (cfg_self6[0] | cfg_self6[1]) && t->addr[2] == cfg_self6[0] &&
+		       t->addr[3] == cfg_self6[1];
 	return cfg_self4 && (__u32)(t->addr[0] >> 32) == cfg_self4;
 }
 
@@ -76,7 +77,7 @@ static __always_inline int parse_tunnel(ctx_t *ctx, struct packet *p, struct tun
 	struct ferry_option *o;
 	__u32 protocol;
 
-	if (!g)
+	if (!g || c.offset > ETH_HLEN + length) /* not what follows the IP packet */
 		return -FERRY_R_MALFORMED;
 	if ((*(__u32 *)g->vni & bpf_htonl(0xffffff00)) != cfg_vni)
 		return -FERRY_R_FOREIGN_VNI;

@@ -92,8 +92,7 @@ static inline __attribute__((always_inline)) struct verdict decide(__u64 word, _
 /* May a unit in this state send? (Own egress; what is merely forwarded is not asked.) */
 static inline __attribute__((always_inline)) int may_send(__u32 state)
 {
-	return state != FERRY_FENCED && state != FERRY_PREPARED && state != FERRY_REMOTE &&
-	       state != FERRY_GONE;
+	return state == FERRY_FREE || state == FERRY_LOCAL || state == FERRY_OPENING;
 }
 
 #endif
