@@ -211,8 +211,7 @@ static void serve(struct app *a)
 		if (!a->no_agent && !a->ferry && now >= a->agent_retry)
 			agent_connect(a);
 		if (a->ferry)
-			loop_watch(a->loop, &a->agent_source,
-				   EPOLLIN | (ferry_wants_write(a->ferry) ? EPOLLOUT : 0u));
+			loop_watch(a->loop, &a->agent_source, EPOLLIN);
 		else if (!a->no_agent && a->agent_retry < until)
 			until = a->agent_retry;
 		if (loop_wait(a->loop, until))
