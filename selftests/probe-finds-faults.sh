@@ -72,7 +72,7 @@ for addr in 127.0.0.1 ::1; do
 		check $addr $way rst          1 "0 0 0 0 0 1 0 0 0"
 		check $addr $way fin          1 "0 0 0 0 0 0 1 0 0"
 	done
-	# The other way is not silent: what the server does not get shows as the END that never comes.
+	# The other way is not silent: it shows by the END that never comes.
 	check $addr s2c stall 1 "0 0 0 0 0 0 0 0 1"
 	check $addr c2s stall 1 "0 0 0 0 0 0 0 0 1"
 done
