@@ -85,23 +85,29 @@ static int choose_control(struct dataplane *d, const struct dataplane_settings *
 	return boot_id(d->control.boot);
 }
 
+/* By path: libbpf takes what is pinned there, where it matches, or pins what it makes. */
+static int set_pin(struct dataplane *d, struct bpf_map *map, enum map_id id)
+{
+	_cleanup_close_ int fd = -1;
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", d->root, map_names[id]);
+	/* the kernel adds a flag to a device map, which libbpf 1.1 then calls a mismatch */
+	if (id == MAP_DEVICES)
+		fd = bpf_obj_get(path);
+	return fd >= 0 ? bpf_map__reuse_fd(map, fd) : bpf_map__set_pin_path(map, path);
+}
+
 static int set_pins(struct dataplane *d, struct bpf_object *object)
 {
 	struct bpf_map *map;
-	char path[256];
-	int r;
+	int r = 0;
 
-	bpf_object__for_each_map(map, object) {
-		for (int i = 0; i < MAP_COUNT; i++) {
-			if (strcmp(bpf_map__name(map), map_names[i]))
-				continue;
-			snprintf(path, sizeof(path), "%s/%s", d->root, map_names[i]);
-			r = bpf_map__set_pin_path(map, path);
-			if (r)
-				return r;
-		}
-	}
-	return 0;
+	bpf_object__for_each_map(map, object)
+		for (int i = 0; !r && i < MAP_COUNT; i++)
+			if (!strcmp(bpf_map__name(map), map_names[i]))
+				r = set_pin(d, map, i);
+	return r;
 }
 
 static int size_maps(struct dataplane *d, struct bpf_object *object, uint32_t stash)
@@ -161,9 +167,9 @@ static int load(struct dataplane *d, const struct dataplane_settings *s)
 	r = size_maps(d, d->steer->obj, s->stash);
 	r = r ? r : size_maps(d, d->egress->obj, s->stash);
 	r = r ? r : set_pins(d, d->steer->obj);
-	r = r ? r : set_pins(d, d->egress->obj);
-	/* steer first: it has every map, and pins it */
+	/* steer makes and pins every map, egress finds them */
 	r = r ? r : steer_bpf__load(d->steer);
+	r = r ? r : set_pins(d, d->egress->obj);
 	r = r ? r : egress_bpf__load(d->egress);
 	if (r)
 		return dataplane_fail(r, "cannot load the programs: %s; CAP_BPF and CAP_NET_ADMIN "

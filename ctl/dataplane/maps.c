@@ -37,14 +37,15 @@ int dataplane_fail(int error, const char *format, ...)
 	return error;
 }
 
-static int pinned(const struct dataplane *d, const char *name, bool writer)
+/* Not BPF_F_RDONLY: the kernel refuses to map, even read-only, what was opened so (bpf_map_mmap
+ * wants VM_SHARED, which mmap drops for a file that cannot be written). */
+static int pinned(const struct dataplane *d, const char *name)
 {
-	LIBBPF_OPTS(bpf_obj_get_opts, opts, .file_flags = writer ? 0 : BPF_F_RDONLY);
 	char path[256];
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", d->root, name);
-	fd = bpf_obj_get_opts(path, &opts);
+	fd = bpf_obj_get(path);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -97,7 +98,7 @@ int maps_open(struct dataplane *d)
 	int r;
 
 	for (int i = 0; i < MAP_COUNT; i++) {
-		d->map[i] = pinned(d, map_names[i], d->writer);
+		d->map[i] = pinned(d, map_names[i]);
 		if (d->map[i] < 0)
 			return dataplane_fail(d->map[i],
 					      "cannot open %s/%s: %s; is a node of that name set up "
