@@ -66,6 +66,8 @@ int app_send(struct app *app, const struct ferry_app_message *m)
 	size_t sockets = m->type == FERRY_APP_LEND ? m->count : 0;
 	size_t size = sizeof(*m) + sockets * sizeof(m->sockets[0]);
 
+	if (!app)
+		return -ENOTCONN; /* gone since */
 	return send(app->fd, m, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -90,13 +92,9 @@ static void app_free(struct app *app)
 		break;
 	}
 	move_app_gone(a, app);
-	for (struct unit *u = a->units, *next; u; u = next) {
-		next = u->next;
-		if (u->app == app && !u->move)
-			unit_withdraw(a, u);
-		else if (u->app == app)
-			u->app = NULL;
-	}
+	for (struct unit *u = a->units; u; u = u->next)
+		if (u->app == app)
+			unit_give_up(u);
 	sd_event_source_disable_unref(app->source);
 	close_fd(&app->fd);
 	free(app);
@@ -145,7 +143,7 @@ static int on_offer(struct app *app, const struct ferry_app_message *m, struct r
 	return app_say(app, FERRY_APP_OFFERED, m->id, u->uuid, "");
 }
 
-static void on_withdraw(struct app *app, struct unit *u)
+static void on_withdraw(struct unit *u)
 {
 	if (u->move) { /* fails it, and leaves the unit */
 		move_refuse(u->move, "not-connected", "withdrawn by the application");
@@ -153,7 +151,7 @@ static void on_withdraw(struct app *app, struct unit *u)
 			return;
 		move_fail(u->move);
 	}
-	unit_withdraw(app->agent, u);
+	unit_give_up(u);
 }
 
 /* READY: the state is in a memfd, read whole by its size. */
@@ -179,7 +177,7 @@ static int on_unit(struct app *app, const struct ferry_app_message *m, struct re
 	if (!u)
 		return 0; /* moved or withdrawn meanwhile */
 	if (m->type == FERRY_APP_WITHDRAW) {
-		on_withdraw(app, u);
+		on_withdraw(u);
 		return 0;
 	}
 	if (!u->move)

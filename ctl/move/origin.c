@@ -140,6 +140,7 @@ int origin_extract(struct move *m)
 		if (r)
 			return socket_failed(m, i, "socket-extract", r);
 	}
+	memset(m->queued, 0, sizeof(m->queued));
 	for (unsigned int i = 0; i < m->count; i++) {
 		const struct repair_image *image = &m->images[i];
 		int r = repair_extract(m->fds[i], &m->images[i]);
@@ -178,15 +179,20 @@ int origin_hold(struct move *m)
 	return STAGE_WAIT;
 }
 
+/* What passed the fence before its store and came up only now is not in the image: extract and
+ * prepare again, once. */
 static int nothing_arrived(struct move *m)
 {
+	if (fault(FAULT_ARRIVED_ONCE) && !m->again)
+		return STAGE_AGAIN;
 	for (unsigned int i = 0; i < m->count; i++) {
 		int r = repair_arrived(m->fds[i], &m->images[i]);
 
 		if (r < 0)
 			return socket_failed(m, i, "socket-extract", r);
 		if (r)
-			return move_refuse(m, "arrived-late", "socket %u", i);
+			return m->again ? move_refuse(m, "arrived-late", "socket %u", i) :
+					  STAGE_AGAIN;
 	}
 	return STAGE_DONE;
 }

@@ -85,16 +85,32 @@ void unit_drop(struct agent *a, uint32_t index)
 	unit_free(&a->dp, index);
 }
 
-/* The entry that this flow has here already: a tombstone of an earlier connection goes, and its
- * epoch is the one to be above; what lives here or is in a move keeps the flow. */
+static struct unit *by_index(struct agent *a, uint32_t index)
+{
+	for (struct unit *u = a->units; u; u = u->next)
+		if (u->index == index)
+			return u;
+	return NULL;
+}
+
+/* The entry that this flow has here already: one of an earlier connection goes (a tombstone, or a
+ * unit that was given up), and its epoch is the one to be above; what lives here or is in a move
+ * keeps the flow. */
 static int take_over(struct agent *a, const struct ferry_flow *flow, uint32_t *epoch)
 {
 	uint32_t held = table_find(&a->dp.flows, flow);
 	uint64_t word = held ? unit_word(&a->dp, held) : 0;
 	uint32_t state = FERRY_WORD_STATE(word);
+	struct unit *u = held ? by_index(a, held) : NULL;
 
 	if (!held)
 		return 0;
+	if (u && !u->app && !u->move) {
+		if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
+			*epoch = FERRY_WORD_EPOCH(word);
+		unit_withdraw(a, u);
+		return 0;
+	}
 	if (state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
 		return -EEXIST;
 	if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
@@ -177,6 +193,11 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 		vip_acquire(a, u->flows[i].daddr);
 	*ret = u;
 	return 0;
+}
+
+void unit_give_up(struct unit *u)
+{
+	u->app = NULL;
 }
 
 void unit_withdraw(struct agent *a, struct unit *u)

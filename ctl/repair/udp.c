@@ -21,6 +21,16 @@ int udp_freeze(int fd, struct repair_image *image)
 	return r;
 }
 
+/* Anything behind what was peeked. */
+int udp_arrived(int fd)
+{
+	char c;
+
+	if (recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0)
+		return 1;
+	return errno == EAGAIN ? 0 : -errno;
+}
+
 int udp_unfreeze(int fd, struct repair_image *image)
 {
 	return opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, -1, image, "peek-off");
@@ -53,6 +63,8 @@ int udp_extract(int fd, struct repair_image *image)
 	struct datagram **last = &image->datagrams;
 	int r = 0;
 
+	repair_image_clear(image);
+	image->inq = 0;
 	image->step = "peek";
 	if (!buf)
 		return -ENOMEM;

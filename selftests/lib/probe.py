@@ -68,7 +68,15 @@ class Client(Lines):
         return self.wait("report", count=before + 1)[-1]
 
     def received(self):
-        return self.interim()["received"]["messages"]
+        """Messages by connection."""
+        return [c["received"] for c in self.interim()["connections"]]
+
+    def wait_for_more(self, messages):
+        """Until every connection has received that many: choose more than can still be on their
+        way from where the unit lived before."""
+        before = self.received()
+        wait_for(f"{self.name} to receive {messages} more messages in each connection",
+                 lambda: all(now >= was + messages for now, was in zip(self.received(), before)))
 
     def finish(self, seconds=30):
         """Ends it politely: every octet of both directions is accounted for."""
