@@ -17,7 +17,9 @@
  *
  * Controls: a reader in user space over the same memory, which dawdles between its reads. Without
  * grace it must see chimeras, whether it reads the ports once or, as steer does, twice (the same
- * ports come back in between). With a grace period that waits for it, it must see none.
+ * ports come back in between). With a grace period that waits for it, it must see none. By hand:
+ * steer without its second read, beside a writer without grace, found 13 in 16 million lookups
+ * in 4 s; with either rule it found none, so its own reads are too close together for a control.
  */
 #include <errno.h>
 #include <pthread.h>
