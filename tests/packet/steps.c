@@ -201,6 +201,37 @@ static void flows_spread_over_outer_ports(void **state)
 	assert_true(ports > 120); /* of 128; expected 127.5 */
 }
 
+/* With one bucket the hash hides nothing: only what the reader compares keeps flows apart. */
+static void a_flow_is_all_of_its_tuple(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		int v6 = i & 1, stash = i >> 1, last = v6 ? 44 : 24;
+		struct ferry_flow f;
+
+		env_clear(&env);
+		env.words[UNIT] = FERRY_WORD(1, FERRY_LOCAL, 0);
+		flow_key(&f, v6, 6, false);
+		assert_int_equal(stash ? env_flow_stash(&env, &f, UNIT) : env_flow(&env, &f, UNIT),
+				 0);
+		raw(&in, v6);
+		steer(XDP_PASS, FERRY_R_LOCAL, 0);
+		for (int octet = v6 ? 8 : 12; octet < last; octet++) {
+			in.b[ETH + octet] ^= 0x40;
+			steer(XDP_PASS, FERRY_R_FOREIGN, 0);
+			in.b[ETH + octet] ^= 0x40;
+		}
+		in.b[ETH + (v6 ? 6 : 9)] = 17;
+		steer(XDP_PASS, FERRY_R_FOREIGN, 0);
+	}
+}
+
+static int open_one_bucket(void **state)
+{
+	(void)state;
+	return env_open(&env, (struct world){ .self = 1, .vni = 0xfe44, .buckets = 1 });
+}
+
 static int open_ours(void **state)
 {
 	(void)state;
@@ -276,6 +307,9 @@ int run_steps(void)
 		cmocka_unit_test(ce_keeps_every_checksum_right),
 		cmocka_unit_test(flows_spread_over_outer_ports),
 	};
+	const struct CMUnitTest one_bucket[] = {
+		cmocka_unit_test(a_flow_is_all_of_its_tuple),
+	};
 	const struct CMUnitTest without_tag[] = {
 		cmocka_unit_test(without_a_tag_none_is_asked_for),
 		cmocka_unit_test(without_an_address_nothing_is_for_us),
@@ -285,6 +319,7 @@ int run_steps(void)
 	};
 
 	return cmocka_run_group_tests_name("steps", ours, open_ours, close_it) +
+	       cmocka_run_group_tests_name("one bucket", one_bucket, open_one_bucket, close_it) +
 	       cmocka_run_group_tests_name("no tag", without_tag, open_without_tag, close_it) +
 	       cmocka_run_group_tests_name("no fence", without_fence, open_without_fence, close_it);
 }
