@@ -31,7 +31,7 @@ LIB := $(call src,ctl/lib/*.c)
 
 VERSION := 0.1.0
 PROGRAMS := build/ferryd build/ferry build/libferry.a build/libferry.so build/libferry.pc
-PROBES := build/probe-server build/probe-client build/probe-http
+PROBES := build/probe-server build/probe-client build/probe-http build/probe-fault
 
 all: $(PROGRAMS) $(PROBES)
 
@@ -76,6 +76,16 @@ build/libferry.so: $(LIB) ctl/lib/libferry.map
 build/libferry.pc: ctl/lib/libferry.pc.in Makefile
 	$(call say,GEN)
 	$(Q)sed 's|@VERSION@|$(VERSION)|' $< > $@
+
+PROBE_NET := $(call src,tools/probe/net.c tools/probe/stream*.c)
+PROBE_APP := $(call src,tools/probe/app*.c) build/libferry.a
+build/probe-server: $(call src,tools/probe/server*.c) $(PROBE_APP) $(PROBE_NET)
+build/probe-client: $(call src,tools/probe/client*.c) $(PROBE_NET)
+build/probe-http: $(call src,tools/probe/http*.c) $(PROBE_APP) $(PROBE_NET)
+build/probe-fault: $(call src,tools/probe/fault.c) $(PROBE_NET)
+$(PROBES):
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lz
 
 -include $(shell find build -name '*.d' 2>/dev/null)
 

@@ -65,9 +65,8 @@ int ferry_open(struct ferry **ret, const char *path, const char *kind, const str
 	       void *arg);
 /* Ends the registration; units are withdrawn, descriptors stay the application's. */
 void ferry_close(struct ferry *f);
-/* Poll this for POLLIN (and for POLLOUT while ferry_wants_write()). */
+/* Poll this for POLLIN. */
 int ferry_fd(const struct ferry *f);
-int ferry_wants_write(const struct ferry *f);
 /* Reads what the agent said and makes the callbacks; does not wait. 0, or -errno: -ECONNRESET the
  * agent is gone (the sockets go on; nothing moves until ferry_open() is called again). */
 int ferry_dispatch(struct ferry *f);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the agent's files share. One loop, one thread; nothing in it waits but for the kernel.
+ * Who knows whom: app and command know units and moves; moves know units, nodes, the dataplane
+ * and the sockets in repair; units know the dataplane; nodes know channels.
+ */
+#ifndef AGENT_H
+#define AGENT_H
+
+#include <systemd/sd-event.h>
+#include "agent/config.h"
+#include "dataplane/dataplane.h"
+#include "net/rtnl.h"
+#include "peer/channel.h"
+
+struct agent {
+	struct config config;
+	sd_event *event;
+	struct dataplane dp;
+	struct rtnl rtnl;
+	uint8_t boot[16];
+	struct app *apps;
+	struct unit *units;
+	struct move *moves;
+	struct node *nodes; /* n_nodes of them, in the order of the configuration */
+	struct vip *vips;
+	uint32_t next_request;
+};
+
+/* app.c: applications and commands on the UNIX socket. */
+int app_listen(struct agent *a, const char *path);
+
+/* command.c: one JSON request, answered on fd (which it owns from here on). */
+void command_run(struct agent *a, int fd, const char *request, size_t size);
+/* A move that a command asked for has ended; failure: NULL or a refusal's id. Closes fd. */
+struct move;
+void command_moved(int fd, const struct move *m, const char *failure, const char *detail);
+
+/* nodes.c: channels to the other nodes, and the next hops towards them. */
+int nodes_start(struct agent *a);
+/* The channel for requests to that node, NULL where it is not up. */
+struct channel *nodes_channel(struct agent *a, uint32_t number);
+/* The node's boot id where its HELLO has been seen, else NULL. */
+const uint8_t *nodes_boot(struct agent *a, uint32_t number);
+/* To every node that is connected, but those two. */
+void nodes_tell(struct agent *a, enum message type, const Peer__Move *m, uint32_t but,
+		uint32_t and_but);
+
+/* nexthop.c */
+int nexthops_start(struct agent *a);
+
+/* vip.c: addresses made deliverable here, for as long as somebody needs them. */
+int vip_acquire(struct agent *a, const uint8_t addr[16]);
+void vip_release(struct agent *a, const uint8_t addr[16]);
+
+#endif

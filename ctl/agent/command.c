@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Commands that need the agent: one JSON object in, one out, keys as `ferry -j` prints them.
+ * Reading commands are not here: the command line reads the pins.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "agent/app.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "move/move.h"
+#include "move/refusal.h"
+
+static void answer(int fd, json_t *object)
+{
+	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+
+	if (text && send(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_info("a command went away before its answer");
+	free(text);
+	json_decref(object);
+	close(fd);
+}
+
+static void failed(int fd, const char *refusal, const char *detail)
+{
+	answer(fd, json_pack("{s:s, s:s, s:s}", "error", refusal, "text", refusal_text(refusal),
+			     "detail", detail ? detail : ""));
+}
+
+/* Both clocks are this boot's where the nodes share a kernel; else when DONE came is the bound. */
+static double freeze_us(const struct move *m)
+{
+	const uint8_t *boot = nodes_boot(m->agent, m->peer);
+	bool same = boot && !memcmp(boot, m->agent->boot, 16) && m->local_ns > m->fenced_ns;
+	uint64_t end = same ? m->local_ns : boottime_ns();
+
+	return (double)(end - m->fenced_ns) / 1000;
+}
+
+void command_moved(int fd, const struct move *m, const char *failure, const char *detail)
+{
+	const struct config_node *to = config_node_by_number(&m->agent->config, m->peer);
+	char uuid[UUID_TEXT];
+
+	uuid_text(m->uuid, uuid);
+	if (failure) {
+		if (fd >= 0)
+			failed(fd, failure, detail);
+		return;
+	}
+	log_info("unit %s moved to %s: %u sockets, %.0f us frozen", uuid, to->name, m->count,
+		 freeze_us(m));
+	if (fd < 0)
+		return;
+	answer(fd, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
+			     "unit", uuid, "from", m->agent->config.self->name, "to", to->name,
+			     "epoch", (int)m->epoch + 1, "sockets", (int)m->count, "freeze_us",
+			     freeze_us(m), "queued_bytes", "recv", (json_int_t)m->queued[0], "sent",
+			     (json_int_t)m->queued[1], "unsent", (json_int_t)m->queued[2],
+			     "lost_in_freeze",
+			     (json_int_t)(unit_record(&m->agent->dp, m->index)->lost -
+					  m->lost_before),
+			     "fenced_ns", (json_int_t)m->fenced_ns, "local_ns",
+			     (json_int_t)m->local_ns));
+}
+
+static void run_move(struct agent *a, int fd, const char *unit, const char *to)
+{
+	const struct config_node *node = config_node_by_name(&a->config, to);
+	const char *refusal;
+	uint8_t uuid[16];
+	struct unit *u;
+
+	u = uuid_parse_text(unit, uuid) ? NULL : unit_find(a, uuid);
+	if (!u)
+		failed(fd, "no-such-unit", unit);
+	else if (!node)
+		failed(fd, "no-such-node", to);
+	else if (move_start(a, u, node->number, fd, &refusal))
+		failed(fd, refusal, to);
+}
+
+void command_run(struct agent *a, int fd, const char *request, size_t size)
+{
+	const char *verb = "", *unit = "", *to = "";
+	json_t *object = json_loadb(request, size, 0, NULL);
+
+	if (!object || json_unpack(object, "{s:s, s?s, s?s}", "command", &verb, "unit", &unit,
+				   "to", &to))
+		failed(fd, "protocol", "a JSON object with a command is wanted");
+	else if (!strcmp(verb, "move"))
+		run_move(a, fd, unit, to);
+	else if (!strcmp(verb, "ping"))
+		answer(fd, json_pack("{s:s, s:i}", "node", a->config.self->name, "pid",
+				     (int)getpid()));
+	else
+		failed(fd, "protocol", "no such command");
+	json_decref(object);
+}

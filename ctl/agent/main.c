@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * ferryd: the agent of one node. Takes the node's lock, adopts or makes its maps, writes what the
+ * configuration says, attaches, and then serves applications, commands and other agents in one
+ * loop. When it ends, what is pinned goes on; --detach takes everything off instead.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include "agent/agent.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/util.h"
+
+static const char usage[] =
+	"Usage: ferryd --node NAME [--config FILE] [--socket PATH]\n"
+	"       ferryd --node NAME --detach\n"
+	"\n"
+	"  -n, --node NAME    this node's name in the configuration; everything it keeps hangs off it\n"
+	"  -c, --config FILE  default /etc/ferry/ferry.conf\n"
+	"  -s, --socket PATH  for applications and commands; default /run/ferry/NAME.sock\n"
+	"      --detach       take programs, maps and pins off, and end\n"
+	"  -h, --help\n";
+
+struct options {
+	const char *node, *config, *socket;
+	bool detach;
+};
+
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option longs[] = {
+		{ "node", required_argument, NULL, 'n' },
+		{ "config", required_argument, NULL, 'c' },
+		{ "socket", required_argument, NULL, 's' },
+		{ "detach", no_argument, NULL, 'd' },
+		{ "help", no_argument, NULL, 'h' },
+		{},
+	};
+	int c;
+
+	*o = (struct options){ .config = "/etc/ferry/ferry.conf" };
+	while ((c = getopt_long(argc, argv, "n:c:s:h", longs, NULL)) != -1) {
+		switch (c) {
+		case 'n':
+			o->node = optarg;
+			break;
+		case 'c':
+			o->config = optarg;
+			break;
+		case 's':
+			o->socket = optarg;
+			break;
+		case 'd':
+			o->detach = true;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			exit(0);
+		default:
+			return -EINVAL;
+		}
+	}
+	return optind == argc && o->node && *o->node && !strchr(o->node, '/') &&
+			       strlen(o->node) < CONFIG_NAME ?
+		       0 :
+		       -EINVAL;
+}
+
+static void settings(const struct config *c, struct dataplane_settings *s)
+{
+	const struct config_node *self = c->self;
+
+	*s = (struct dataplane_settings){
+		.name = self->name,
+		.node = self->number,
+		.vni = c->vni,
+		.buckets4 = self->buckets4,
+		.buckets6 = self->buckets6,
+		.stash = self->stash,
+		.units = self->units,
+		.no_fence_in = fault(FAULT_NO_INGRESS_FENCE),
+		.no_fence_out = fault(FAULT_NO_EGRESS_FENCE),
+	};
+	memcpy(s->tag, c->tag, sizeof(s->tag));
+	for (unsigned int i = 0; i < self->addresses; i++) {
+		if (addr_is_v4(self->address[i]))
+			memcpy(s->self4, self->address[i] + 12, 4);
+		else
+			memcpy(s->self6, self->address[i], 16);
+	}
+}
+
+/* Every address of every other node, on every device that may bring its GENEVE. */
+static int write_peers(struct agent *a)
+{
+	const struct config_node *self = a->config.self;
+	int r = 0;
+
+	for (unsigned int i = 0; i < a->config.n_nodes; i++) {
+		const struct config_node *n = &a->config.nodes[i];
+
+		for (unsigned int k = 0; n != self && k < n->addresses; k++)
+			for (unsigned int t = 0; !r && t < self->n_tunnel; t++)
+				r = dataplane_peer(&a->dp, n->address[k],
+						   if_nametoindex(self->tunnel[t]), n->number);
+	}
+	return r;
+}
+
+static int write_services(struct agent *a)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; !r && i < a->config.n_services; i++) {
+		const struct config_service *s = &a->config.services[i];
+
+		r = dataplane_service(&a->dp, &s->key, s->hop);
+		if (!r && s->hop == a->config.self->number)
+			r = vip_acquire(a, s->key.addr);
+	}
+	return r;
+}
+
+static int attach(struct agent *a)
+{
+	const struct config_node *self = a->config.self;
+	int r = 0;
+
+	for (unsigned int i = 0; !r && i < self->n_interfaces; i++)
+		r = dataplane_attach(&a->dp, self->interfaces[i]);
+	if (r)
+		log_error("%s", dataplane_error());
+	return r;
+}
+
+static int start(struct agent *a, const char *socket_path)
+{
+	int r = write_peers(a);
+
+	r = r ? r : write_services(a);
+	if (r) {
+		log_error("cannot write peers and services: %s", strerror(-r));
+		return r;
+	}
+	r = nodes_start(a);
+	r = r ? r : nexthops_start(a);
+	r = r ? r : attach(a);
+	return r ? r : app_listen(a, socket_path);
+}
+
+static int run(struct agent *a, const char *socket_path)
+{
+	sigset_t set;
+	int r;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	r = sd_event_default(&a->event);
+	r = r < 0 ? r : sd_event_add_signal(a->event, NULL, SIGTERM, NULL, NULL);
+	r = r < 0 ? r : sd_event_add_signal(a->event, NULL, SIGINT, NULL, NULL);
+	r = r < 0 ? r : start(a, socket_path);
+	if (r < 0)
+		return r;
+	log_info("node %u is up, on %s", a->config.self->number, socket_path);
+	return sd_event_loop(a->event);
+}
+
+static int detach(const struct options *o)
+{
+	struct dataplane d;
+	int r = dataplane_lock_only(&d, o->node);
+
+	r = r ? r : dataplane_detach(&d);
+	if (r)
+		log_error("%s", dataplane_error());
+	dataplane_close(&d);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct dataplane_settings s;
+	struct agent a = {};
+	struct options o;
+	char error[512], path[128];
+	int r;
+
+	if (parse(argc, argv, &o)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	snprintf(path, sizeof(path), "ferryd[%s]", o.node);
+	log_open(path);
+	prctl(PR_SET_DUMPABLE, 0); /* queues of strangers pass through here */
+	if (fault_init())
+		return 2;
+	if (o.detach)
+		return detach(&o) ? 1 : 0;
+	if (config_load(&a.config, o.config, o.node, error, sizeof(error))) {
+		log_error("%s", error);
+		return 1;
+	}
+	snprintf(path, sizeof(path), "/run/ferry/%s.sock", o.node);
+	if (!o.socket && mkdir("/run/ferry", 0755) && errno != EEXIST)
+		log_warning("cannot make /run/ferry: %s", strerror(errno));
+	settings(&a.config, &s);
+	r = boot_id(a.boot);
+	r = r ? r : rtnl_open(&a.rtnl);
+	if (r) {
+		log_error("cannot start: %s", strerror(-r));
+		return 1;
+	}
+	if (dataplane_open(&a.dp, &s)) {
+		log_error("%s", dataplane_error());
+		return 1;
+	}
+	r = run(&a, o.socket ? o.socket : path);
+	dataplane_close(&a.dp);
+	return r ? 1 : 0;
+}

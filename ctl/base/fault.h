@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Fault points: mechanisms that FERRY_FAULT (a list "name[=value],...") takes out or delays at run
+ * time, so that a test can show what each of them is for. Without the variable nothing changes.
+ */
+#ifndef FAULT_H
+#define FAULT_H
+
+#include <stdint.h>
+
+#define FAULTS(X)                                                                                  \
+	X(NO_INGRESS_FENCE, "no-ingress-fence") /* FENCED delivers */                             \
+	X(NO_EGRESS_FENCE, "no-egress-fence")   /* no unit's egress is stopped */                 \
+	X(NO_SEND_QUEUE, "no-send-queue") /* extract does not stay in the send queue */           \
+	X(NO_ARRIVAL_CHECK, "no-arrival-check") /* flip without asking what arrived meanwhile */  \
+	X(HOLD, "hold-ms")                      /* stay frozen that long before the flip */       \
+	X(CLOSE_BEFORE_FLIP, "close-before-flip")                                                 \
+	X(FLIP_BEFORE_RESTORE, "flip-before-restore")                                             \
+	X(THAW_BEFORE_FLIP, "thaw-before-flip") /* destination thaws when prepared */             \
+	X(ABORT_BEFORE_FLIP, "abort-before-flip")
+
+enum fault {
+#define X(id, name) FAULT_##id,
+	FAULTS(X)
+#undef X
+	FAULT_COUNT
+};
+
+/* Reads FERRY_FAULT. 0, or -EINVAL for a name that is none. */
+int fault_init(void);
+/* The point's value, 0 where it is not set (without "=value": 1). */
+uint32_t fault(enum fault point);
+
+#endif

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which node, its pins, its agent; errors and output. */
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "cli/cli.h"
+
+int cli_error(struct cli *c, int code, const char *id, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (c->quiet)
+		return code;
+	if (c->json) {
+		json_t *object = json_pack("{s:s, s:s}", "error", id, "text", text);
+
+		json_dumpf(object, stdout, 0);
+		putchar('\n');
+		json_decref(object);
+	} else {
+		fprintf(stderr, "ferry: %s: %s\n", id, text);
+	}
+	return code;
+}
+
+/* The only node that is pinned on this machine. */
+static const char *only_node(void)
+{
+	static char name[64];
+	DIR *dir = opendir(PIN_ROOT);
+	int n = 0;
+
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(name, sizeof(name), "%.63s", e->d_name);
+		n++;
+	}
+	if (dir)
+		closedir(dir);
+	return n == 1 ? name : NULL;
+}
+
+static int choose_node(struct cli *c)
+{
+	if (!c->node)
+		c->node = getenv("FERRY_NODE");
+	if (!c->node)
+		c->node = only_node();
+	if (c->node)
+		return EXIT_OK;
+	return cli_error(c, EXIT_USAGE, "no-node", "not exactly one node is set up under %s (and "
+						   "readable): name it with --node",
+			 PIN_ROOT);
+}
+
+int cli_view(struct cli *c)
+{
+	int r = choose_node(c);
+
+	if (r)
+		return r;
+	r = dataplane_view(&c->view, c->node);
+	return r ? cli_error(c, r == -ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED, "no-pins", "%s",
+			     dataplane_error()) :
+		   EXIT_OK;
+}
+
+static int connect_agent(struct cli *c)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (c->socket)
+		snprintf(un.sun_path, sizeof(un.sun_path), "%s", c->socket);
+	else
+		snprintf(un.sun_path, sizeof(un.sun_path), "/run/ferry/%s.sock", c->node);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&un, sizeof(un))) {
+		int r = cli_error(c, EXIT_FAILED, "no-agent", "%s: %s; is ferryd --node %s running?",
+				  un.sun_path, strerror(errno), c->node);
+
+		close_fd(&fd);
+		return -r;
+	}
+	return fd;
+}
+
+int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer)
+{
+	static char buf[65536];
+	_cleanup_close_ int fd = -1;
+	struct pollfd p = { .events = POLLIN };
+	char *text = json_dumps(request, JSON_COMPACT);
+	ssize_t n = -1;
+	int r = choose_node(c);
+
+	json_decref(request);
+	if (!r) {
+		fd = connect_agent(c);
+		r = fd < 0 ? -fd : EXIT_OK;
+	}
+	p.fd = fd;
+	if (!r && send(fd, text, strlen(text), MSG_NOSIGNAL) > 0 && poll(&p, 1, timeout_ms) == 1)
+		n = recv(fd, buf, sizeof(buf), 0);
+	free(text);
+	if (r)
+		return r;
+	*answer = n > 0 ? json_loadb(buf, (size_t)n, 0, NULL) : NULL;
+	return *answer ? EXIT_OK :
+			 cli_error(c, EXIT_FAILED, "timeout", "the agent did not answer");
+}
+
+static const char *cell(json_t *value, char *buf, size_t size)
+{
+	if (json_is_string(value))
+		return json_string_value(value);
+	if (json_is_integer(value))
+		snprintf(buf, size, "%lld", (long long)json_integer_value(value));
+	else if (json_is_real(value))
+		snprintf(buf, size, "%.1f", json_real_value(value));
+	else if (json_is_boolean(value))
+		snprintf(buf, size, "%s", json_is_true(value) ? "yes" : "no");
+	else
+		snprintf(buf, size, "-");
+	return buf;
+}
+
+static void print_table(json_t *rows, const struct column *columns, unsigned int n)
+{
+	size_t width[16] = {}, i;
+	char buf[64];
+	json_t *row;
+
+	for (unsigned int k = 0; k < n; k++) {
+		width[k] = strlen(columns[k].title);
+		json_array_foreach(rows, i, row) {
+			size_t w = strlen(cell(json_object_get(row, columns[k].key), buf,
+					       sizeof(buf)));
+
+			if (w > width[k])
+				width[k] = w;
+		}
+	}
+	for (unsigned int k = 0; k < n; k++)
+		printf("%-*s%s", k + 1 < n ? (int)width[k] : 0, columns[k].title,
+		       k + 1 < n ? "  " : "\n");
+	json_array_foreach(rows, i, row)
+		for (unsigned int k = 0; k < n; k++)
+			printf("%-*s%s", k + 1 < n ? (int)width[k] : 0,
+			       cell(json_object_get(row, columns[k].key), buf, sizeof(buf)),
+			       k + 1 < n ? "  " : "\n");
+}
+
+int cli_print(struct cli *c, json_t *object, const char *key, const struct column *columns,
+	      unsigned int n)
+{
+	const char *name;
+	char buf[64];
+	json_t *value;
+
+	if (c->json) {
+		json_dumpf(object, stdout, JSON_COMPACT);
+		putchar('\n');
+		json_decref(object);
+		return EXIT_OK;
+	}
+	json_object_foreach(object, name, value)
+		if (!json_is_array(value) && !json_is_object(value))
+			printf("%s: %s\n", name, cell(value, buf, sizeof(buf)));
+	if (key)
+		print_table(json_object_get(object, key), columns, n);
+	json_decref(object);
+	return EXIT_OK;
+}

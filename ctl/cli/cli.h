@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the verbs of `ferry` share. A verb builds one JSON object; -j prints it, else it is shown
+ * as text from the same object. stdout is data, stderr is talk.
+ */
+#ifndef CLI_H
+#define CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include "base/util.h"
+#include "dataplane/dataplane.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_DEGRADED = 4 };
+
+struct cli {
+	const char *node;   /* --node, FERRY_NODE, or the only one pinned here */
+	const char *socket; /* of the agent */
+	bool json;
+	bool quiet; /* an error is an answer, not talk */
+	struct dataplane view; /* of the pins; opened by cli_view() */
+};
+
+struct verb {
+	const char *object, *name; /* name NULL: the object is the verb */
+	int (*run)(struct cli *c, int argc, char **argv); /* argv[0] is the first argument */
+	const char *arguments, *help;
+};
+
+/* EXIT_OK, or says why not. */
+int cli_view(struct cli *c);
+/* Asks the agent; *answer is its object. EXIT_OK or says why not. */
+int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer);
+int cli_error(struct cli *c, int code, const char *id, const char *format, ...) _printf_(4, 5);
+
+/* Prints the object and drops it. Text: rows of the array `key` under these columns, then the
+ * object's other plain members as "name: value". */
+struct column {
+	const char *key, *title;
+};
+int cli_print(struct cli *c, json_t *object, const char *key, const struct column *columns,
+	      unsigned int n);
+
+json_t *cli_unit(struct cli *c, uint32_t unit, bool whole);
+json_t *cli_flow(struct cli *c, const struct ferry_flow *flow, uint32_t unit);
+
+int cmd_status(struct cli *c, int argc, char **argv);
+int cmd_node_list(struct cli *c, int argc, char **argv);
+int cmd_flow_list(struct cli *c, int argc, char **argv);
+int cmd_flow_show(struct cli *c, int argc, char **argv);
+int cmd_unit_list(struct cli *c, int argc, char **argv);
+int cmd_unit_show(struct cli *c, int argc, char **argv);
+int cmd_move(struct cli *c, int argc, char **argv);
+int cmd_counters(struct cli *c, int argc, char **argv);
+
+#endif

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* ferry status: the node at a glance, verdict first; from the pins, and whether its agent answers. */
+#include <stdio.h>
+#include <string.h>
+#include "cli/cli.h"
+
+static int count_service(const struct ferry_service_key *key, uint32_t hop, void *arg)
+{
+	(void)key, (void)hop;
+	++*(int *)arg;
+	return 0;
+}
+
+/* The agent's pid, 0 where none answers. */
+static int agent_pid(struct cli *c)
+{
+	struct cli quiet = *c;
+	json_t *answer = NULL;
+	int pid = 0;
+
+	quiet.quiet = true;
+	if (!cli_ask(&quiet, json_pack("{s:s}", "command", "ping"), 1000, &answer))
+		pid = (int)json_integer_value(json_object_get(answer, "pid"));
+	json_decref(answer);
+	return pid;
+}
+
+int cmd_status(struct cli *c, int argc, char **argv)
+{
+	int states[FERRY_STATES] = {}, services = 0, nodes = 0, resolved = 0, pid;
+	json_t *units;
+	const char *verdict;
+	int r = argc ? cli_error(c, EXIT_USAGE, "usage", "no argument is wanted: %s", argv[0]) :
+		       cli_view(c);
+
+	if (r)
+		return r;
+	for (uint32_t i = 1; i < c->view.control.units; i++) {
+		uint32_t state = FERRY_WORD_STATE(unit_word(&c->view, i));
+
+		if (state < FERRY_STATES)
+			states[state]++;
+	}
+	for (uint32_t i = 1; i < FERRY_NODES; i++) {
+		nodes += c->view.nexthops[i].node != 0;
+		resolved += c->view.nexthops[i].live != 0;
+	}
+	dataplane_services(&c->view, count_service, &services);
+	pid = agent_pid(c);
+	verdict = !pid ? "DEGRADED: no agent answers, nothing can move" :
+		  resolved < nodes ? "DEGRADED: a node is not resolved" :
+				     "OK";
+	units = json_object();
+	for (int i = 1; i < FERRY_STATES; i++)
+		json_object_set_new(units, state_name((uint32_t)i), json_integer(states[i]));
+	r = pid && resolved == nodes ? EXIT_OK : EXIT_DEGRADED;
+	cli_print(c,
+		  json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "verdict",
+			    verdict, "node", c->node, "number", (int)c->view.control.node, "agent",
+			    pid, "nodes", nodes, "resolved", resolved, "services", services,
+			    "flows", (int)(c->view.flows.used4 + c->view.flows.used6), "local",
+			    states[FERRY_LOCAL], "remote", states[FERRY_REMOTE], "units", units),
+		  NULL, NULL, 0);
+	return r;
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* ferry: finds the verb and runs it. The table is the command line's reference. */
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include "cli/cli.h"
+
+static const struct verb verbs[] = {
+	{ "status", NULL, cmd_status, "", "this node at a glance" },
+	{ "node", "list", cmd_node_list, "", "the other nodes, as the datapath sends to them" },
+	{ "flow", "list", cmd_flow_list, "[--limit N]", "flows with an entry here" },
+	{ "flow", "show", cmd_flow_show, "TUPLE", "one flow: 'tcp REMOTE:PORT > LOCAL:PORT'" },
+	{ "unit", "list", cmd_unit_list, "", "units that live here or have" },
+	{ "unit", "show", cmd_unit_show, "UNIT", "one unit with its flows" },
+	{ "move", NULL, cmd_move, "UNIT|--flow TUPLE --to NODE", "move a unit to another node" },
+	{ "counters", NULL, cmd_counters, "[--all]", "packets by what became of them" },
+};
+
+static int usage(FILE *to, int code)
+{
+	fputs("Usage: ferry [-j] [--node NAME] [--socket PATH] COMMAND\n\n", to);
+	for (unsigned int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s %s%s%s", verbs[i].object,
+			 verbs[i].name ? verbs[i].name : "", verbs[i].name ? " " : "",
+			 verbs[i].arguments);
+		fprintf(to, "  %-36s %s\n", name, verbs[i].help);
+	}
+	fputs("\n-j prints JSON. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 degraded.\n", to);
+	return code;
+}
+
+static int run(struct cli *c, int argc, char **argv)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		const struct verb *v = &verbs[i];
+		int used = v->name ? 2 : 1;
+
+		if (argc >= used && !strcmp(argv[0], v->object) &&
+		    (!v->name || !strcmp(argv[1], v->name)))
+			return v->run(c, argc - used, argv + used);
+	}
+	return usage(stderr, EXIT_USAGE);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "node", required_argument, NULL, 'n' },
+		{ "socket", required_argument, NULL, 's' },
+		{ "help", no_argument, NULL, 'h' },
+		{},
+	};
+	struct cli c = {};
+	int o, code;
+
+	while ((o = getopt_long(argc, argv, "+jn:s:h", longs, NULL)) != -1) {
+		switch (o) {
+		case 'j':
+			c.json = true;
+			break;
+		case 'n':
+			c.node = optarg;
+			break;
+		case 's':
+			c.socket = optarg;
+			break;
+		case 'h':
+			return usage(stdout, EXIT_OK);
+		default:
+			return usage(stderr, EXIT_USAGE);
+		}
+	}
+	if (optind < argc && !strcmp(argv[argc - 1], "-j")) { /* there, too */
+		c.json = true;
+		argc--;
+	}
+	code = run(&c, argc - optind, argv + optind);
+	dataplane_close(&c.view);
+	return code;
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Life cycle of the programs: lock, adopt or create, load, attach, detach. A link or filter is
+ * replaced in place, never detached first; what is pinned serves on when the agent is gone.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_link.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include "base/log.h"
+#include "base/util.h"
+#include "dataplane/dataplane.h"
+#include "dataplane/maps.h"
+#include "egress.skel.h"
+#include "steer.skel.h"
+
+#define TC_PRIORITY 0x4652
+#define TC_HANDLE 1
+
+static void set_root(struct dataplane *d, const char *name)
+{
+	memset(d, 0, sizeof(*d));
+	d->lock = d->grace_inner = d->grace_outer = -1;
+	for (int i = 0; i < MAP_COUNT; i++)
+		d->map[i] = -1;
+	snprintf(d->root, sizeof(d->root), "%s/%s", PIN_ROOT, name);
+}
+
+static int lock_root(struct dataplane *d)
+{
+	struct statfs fs;
+
+	if (statfs("/sys/fs/bpf", &fs) || fs.f_type != BPF_FS_MAGIC)
+		return dataplane_fail(-ENOENT, "/sys/fs/bpf is not a bpf file system: mount -t bpf "
+					       "bpf /sys/fs/bpf (ip netns exec hides it: use nsenter)");
+	if ((mkdir(PIN_ROOT, 0700) && errno != EEXIST) || (mkdir(d->root, 0700) && errno != EEXIST))
+		return dataplane_fail(-errno, "cannot make %s: %s", d->root, strerror(errno));
+	d->lock = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (d->lock < 0)
+		return dataplane_fail(-errno, "cannot open %s: %s", d->root, strerror(errno));
+	if (flock(d->lock, LOCK_EX | LOCK_NB))
+		return dataplane_fail(-errno, "%s is locked: another agent of this node is running",
+				      d->root);
+	return 0;
+}
+
+/* Sizes and seed of what is pinned already; else fresh ones. */
+static int choose_control(struct dataplane *d, const struct dataplane_settings *s)
+{
+	char path[256];
+	uint32_t zero = 0;
+	_cleanup_close_ int fd = -1;
+
+	snprintf(path, sizeof(path), "%s/control", d->root);
+	fd = bpf_obj_get(path);
+	if (fd >= 0 && !bpf_map_lookup_elem(fd, &zero, &d->control) && d->control.layout) {
+		if (d->control.layout != FERRY_LAYOUT)
+			return dataplane_fail(-EPROTO, "what is pinned under %s has layout %u, this "
+						       "build knows %u: detach it first",
+					      d->root, d->control.layout, FERRY_LAYOUT);
+		if (d->control.node != s->node)
+			return dataplane_fail(-EINVAL, "%s was pinned for node number %u, the "
+						       "configuration says %u: detach it first",
+					      d->root, d->control.node, s->node);
+		return 0;
+	}
+	d->control = (struct ferry_control){
+		.layout = FERRY_LAYOUT,
+		.node = s->node,
+		.buckets4 = s->buckets4,
+		.buckets6 = s->buckets6,
+		.units = s->units,
+	};
+	snprintf(d->control.name, sizeof(d->control.name), "%s", s->name);
+	if (random_bytes(&d->control.seed, sizeof(d->control.seed)))
+		return dataplane_fail(-EIO, "no random numbers for the flow tables' seed");
+	return boot_id(d->control.boot);
+}
+
+/* By path: libbpf takes what is pinned there, where it matches, or pins what it makes. */
+static int set_pin(struct dataplane *d, struct bpf_map *map, enum map_id id)
+{
+	_cleanup_close_ int fd = -1;
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", d->root, map_names[id]);
+	/* the kernel adds a flag to a device map, which libbpf 1.1 then calls a mismatch */
+	if (id == MAP_DEVICES)
+		fd = bpf_obj_get(path);
+	return fd >= 0 ? bpf_map__reuse_fd(map, fd) : bpf_map__set_pin_path(map, path);
+}
+
+static int set_pins(struct dataplane *d, struct bpf_object *object)
+{
+	struct bpf_map *map;
+	int r = 0;
+
+	bpf_object__for_each_map(map, object)
+		for (int i = 0; !r && i < MAP_COUNT; i++)
+			if (!strcmp(bpf_map__name(map), map_names[i]))
+				r = set_pin(d, map, i);
+	return r;
+}
+
+static int size_maps(struct dataplane *d, struct bpf_object *object, uint32_t stash)
+{
+	const struct {
+		const char *name;
+		uint32_t entries;
+	} sizes[] = {
+		{ "flows4", d->control.buckets4 }, { "flows6", d->control.buckets6 },
+		{ "words", d->control.units },     { "records", d->control.units },
+		{ "stash", stash },
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct bpf_map *map = bpf_object__find_map_by_name(object, sizes[i].name);
+		int r = map ? bpf_map__set_max_entries(map, sizes[i].entries) : -ENOENT;
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* Settings that both programs share. */
+#define APPLY(rodata, d, s)                                                                        \
+	do {                                                                                       \
+		(rodata)->cfg_seed = (d)->control.seed;                                            \
+		(rodata)->cfg_mask4 = (d)->control.buckets4 - 1;                                   \
+		(rodata)->cfg_mask6 = (d)->control.buckets6 - 1;                                   \
+		(rodata)->cfg_fence_in = !(s)->no_fence_in;                                        \
+		(rodata)->cfg_fence_out = !(s)->no_fence_out;                                      \
+	} while (0)
+
+static void apply_steer(struct steer_bpf *skel, const struct dataplane *d,
+			const struct dataplane_settings *s)
+{
+	uint8_t vni[4] = { (uint8_t)(s->vni >> 16), (uint8_t)(s->vni >> 8), (uint8_t)s->vni, 0 };
+
+	APPLY(skel->rodata, d, s);
+	skel->rodata->cfg_node = s->node;
+	memcpy((void *)&skel->rodata->cfg_self4, s->self4, 4);
+	memcpy((void *)skel->rodata->cfg_self6, s->self6, 16);
+	memcpy((void *)&skel->rodata->cfg_vni, vni, 4);
+	memcpy((void *)&skel->rodata->cfg_tag, s->tag, 8);
+}
+
+static int load(struct dataplane *d, const struct dataplane_settings *s)
+{
+	int r;
+
+	d->steer = steer_bpf__open();
+	d->egress = egress_bpf__open();
+	if (!d->steer || !d->egress)
+		return dataplane_fail(-errno, "cannot open the programs: %s", strerror(errno));
+	apply_steer(d->steer, d, s);
+	APPLY(d->egress->rodata, d, s);
+	r = size_maps(d, d->steer->obj, s->stash);
+	r = r ? r : size_maps(d, d->egress->obj, s->stash);
+	r = r ? r : set_pins(d, d->steer->obj);
+	/* steer makes and pins every map, egress finds them */
+	r = r ? r : steer_bpf__load(d->steer);
+	r = r ? r : set_pins(d, d->egress->obj);
+	r = r ? r : egress_bpf__load(d->egress);
+	if (r)
+		return dataplane_fail(r, "cannot load the programs: %s; CAP_BPF and CAP_NET_ADMIN "
+					 "are needed, and maps of another size or layout under %s "
+					 "must be detached first",
+				      strerror(-r), d->root);
+	return 0;
+}
+
+static int libbpf_quiet(enum libbpf_print_level level, const char *format, va_list args)
+{
+	char line[512];
+
+	if (level != LIBBPF_WARN)
+		return 0;
+	vsnprintf(line, sizeof(line), format, args);
+	line[strcspn(line, "\n")] = 0;
+	log_warning("%s", line);
+	return 0;
+}
+
+static int grace_maps(struct dataplane *d)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts);
+
+	d->grace_inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "grace_inner", 4, 4, 1, NULL);
+	opts.inner_map_fd = (uint32_t)d->grace_inner;
+	d->grace_outer = bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "grace_outer", 4, 4, 1, &opts);
+	return d->grace_outer < 0 ? dataplane_fail(-errno, "cannot make the grace maps: %s",
+						   strerror(errno)) :
+				    0;
+}
+
+/* An update of a map in a map returns after the kernel has waited for running programs
+ * (kernel/bpf/syscall.c, maybe_wait_bpf_programs). */
+int dataplane_grace(struct dataplane *d)
+{
+	uint32_t zero = 0;
+
+	if (bpf_map_update_elem(d->grace_outer, &zero, &d->grace_inner, BPF_ANY))
+		return -errno;
+	memset(d->unit_freed, 0, d->control.units);
+	return 0;
+}
+
+static int grace_for_table(void *arg)
+{
+	return dataplane_grace(arg);
+}
+
+int dataplane_open(struct dataplane *d, const struct dataplane_settings *s)
+{
+	uint32_t zero = 0;
+	int r;
+
+	set_root(d, s->name);
+	d->writer = true;
+	libbpf_set_print(libbpf_quiet);
+	r = lock_root(d);
+	r = r ? r : choose_control(d, s);
+	r = r ? r : load(d, s);
+	if (!r && bpf_map_update_elem(bpf_map__fd(d->steer->maps.control), &zero, &d->control,
+				      BPF_ANY))
+		r = dataplane_fail(-errno, "cannot write the control map: %s", strerror(errno));
+	r = r ? r : grace_maps(d);
+	r = r ? r : maps_open(d);
+	if (r) {
+		dataplane_close(d);
+		return r;
+	}
+	d->flows.stash_max = s->stash;
+	d->flows.grace = grace_for_table;
+	d->flows.grace_arg = d;
+	/* what an earlier agent freed is not known: nobody may still be looking at it */
+	return dataplane_grace(d);
+}
+
+int dataplane_view(struct dataplane *d, const char *name)
+{
+	int r;
+
+	set_root(d, name);
+	r = maps_open(d);
+	if (r)
+		dataplane_close(d);
+	return r;
+}
+
+int dataplane_lock_only(struct dataplane *d, const char *name)
+{
+	set_root(d, name);
+	return lock_root(d);
+}
+
+void dataplane_close(struct dataplane *d)
+{
+	maps_close(d);
+	steer_bpf__destroy(d->steer);
+	egress_bpf__destroy(d->egress);
+	close_fd(&d->grace_inner);
+	close_fd(&d->grace_outer);
+	close_fd(&d->lock);
+}
+
+/* A pinned link, where it still holds this device. */
+static int pinned_link(const char *path, uint32_t ifindex)
+{
+	struct bpf_link_info info = {};
+	uint32_t size = sizeof(info);
+	int fd = bpf_obj_get(path);
+
+	if (fd < 0)
+		return -errno;
+	if (bpf_obj_get_info_by_fd(fd, &info, &size) || info.xdp.ifindex != ifindex) {
+		close(fd);
+		unlink(path); /* of a device that is gone */
+		return -ENOENT;
+	}
+	return fd;
+}
+
+static int attach_xdp(struct dataplane *d, const char *ifname, uint32_t ifindex)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = XDP_FLAGS_DRV_MODE);
+	int program = bpf_program__fd(d->steer->progs.ferry_steer);
+	_cleanup_close_ int link = -1;
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/link_%s", d->root, ifname);
+	link = pinned_link(path, ifindex);
+	if (link >= 0) {
+		if (bpf_link_update(link, program, NULL))
+			return dataplane_fail(-errno, "cannot replace the XDP program of %s: %s",
+					      ifname, strerror(errno));
+		return 0;
+	}
+	link = bpf_link_create(program, (int)ifindex, BPF_XDP, &opts);
+	if (link < 0)
+		return dataplane_fail(-errno,
+				      "cannot attach to %s in native mode: %s; another XDP program "
+				      "may own it (ip link show %s), or its driver has no native XDP",
+				      ifname, strerror(errno), ifname);
+	if (bpf_obj_pin(link, path))
+		return dataplane_fail(-errno, "cannot pin %s: %s", path, strerror(errno));
+	return 0;
+}
+
+static int attach_tc(struct dataplane *d, const char *ifname, uint32_t ifindex)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = (int)ifindex, .attach_point = BPF_TC_EGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY,
+		    .flags = BPF_TC_F_REPLACE,
+		    .prog_fd = bpf_program__fd(d->egress->progs.ferry_egress));
+	int r = bpf_tc_hook_create(&hook);
+
+	if (r && r != -EEXIST)
+		return dataplane_fail(r, "cannot add clsact to %s: %s", ifname, strerror(-r));
+	r = bpf_tc_attach(&hook, &opts);
+	return r ? dataplane_fail(r, "cannot attach to %s's egress: %s", ifname, strerror(-r)) : 0;
+}
+
+int dataplane_attach(struct dataplane *d, const char *ifname)
+{
+	uint32_t ifindex = if_nametoindex(ifname);
+	int r;
+
+	if (!ifindex)
+		return dataplane_fail(-ENODEV, "no device %s in this network namespace", ifname);
+	/* the fence first: a unit that may not send must not, whatever comes in */
+	r = attach_tc(d, ifname, ifindex);
+	return r ? r : attach_xdp(d, ifname, ifindex);
+}
+
+static void detach_link(const char *path)
+{
+	struct bpf_link_info info = {};
+	uint32_t size = sizeof(info);
+	int fd = bpf_obj_get(path);
+	LIBBPF_OPTS(bpf_tc_hook, hook, .attach_point = BPF_TC_EGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
+
+	if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &size) && info.xdp.ifindex) {
+		hook.ifindex = (int)info.xdp.ifindex;
+		bpf_tc_detach(&hook, &opts);
+	}
+	if (fd >= 0)
+		close(fd);
+	unlink(path);
+}
+
+int dataplane_detach(struct dataplane *d)
+{
+	DIR *dir = opendir(d->root);
+	char path[512];
+
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", d->root, e->d_name);
+		if (!strncmp(e->d_name, "link_", 5))
+			detach_link(path);
+		else
+			unlink(path);
+	}
+	if (dir)
+		closedir(dir);
+	if (rmdir(d->root) && errno != ENOENT)
+		return dataplane_fail(-errno, "cannot remove %s: %s", d->root, strerror(errno));
+	return 0;
+}

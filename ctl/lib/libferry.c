@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * libferry: registration, offers and what the agent says. See ferry.h for the contract and
+ * ferry/app.h for the messages. The socket to the agent is non-blocking but for ferry_open();
+ * messages are small, and a full socket buffer is an error of the call that met it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "lib.h"
+
+#define OPEN_TIMEOUT_MS 2000
+
+struct ferry_unit *lib_unit_new(struct ferry *f, unsigned int count)
+{
+	struct ferry_unit *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return NULL;
+	u->fds = calloc(count, sizeof(*u->fds));
+	u->roles = calloc(count, sizeof(*u->roles));
+	if (!u->fds || !u->roles) {
+		free(u->fds);
+		free(u->roles);
+		free(u);
+		return NULL;
+	}
+	u->ferry = f;
+	u->count = count;
+	u->bundle = -1;
+	u->handle = ++f->next_handle;
+	u->next = f->units;
+	f->units = u;
+	return u;
+}
+
+void lib_unit_free(struct ferry_unit *u)
+{
+	for (struct ferry_unit **at = &u->ferry->units; *at; at = &(*at)->next) {
+		if (*at != u)
+			continue;
+		*at = u->next;
+		break;
+	}
+	if (u->bundle >= 0)
+		close(u->bundle);
+	free(u->fds);
+	free(u->roles);
+	free(u);
+}
+
+int lib_send(struct ferry *f, const struct ferry_app_message *m, size_t size, const int *fds,
+	     unsigned int count)
+{
+	char control[CMSG_SPACE(FERRY_APP_SOCKETS * sizeof(int))] = {};
+	struct iovec iov = { (void *)m, size };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (count) {
+		h.msg_control = control;
+		h.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+	}
+	return sendmsg(f->fd, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+int lib_say(struct ferry *f, enum ferry_app_type type, uint32_t id)
+{
+	struct ferry_app_message m = { .type = type, .version = FERRY_APP_VERSION, .id = id };
+
+	return lib_send(f, &m, sizeof(m), NULL, 0);
+}
+
+static int connect_agent(struct ferry *f, const char *path)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+
+	if (!path)
+		path = getenv("FERRY_SOCKET");
+	if (!path)
+		path = "/run/ferry/agent.sock";
+	if (strlen(path) >= sizeof(un.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(un.sun_path, path);
+	f->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (f->fd < 0 || connect(f->fd, (struct sockaddr *)&un, sizeof(un)))
+		return -errno;
+	return 0;
+}
+
+static int greet(struct ferry *f, const char *kind)
+{
+	struct ferry_app_message m = { .type = FERRY_APP_HELLO, .version = FERRY_APP_VERSION };
+	struct pollfd p = { f->fd, POLLIN, 0 };
+	int r;
+
+	snprintf(m.text, sizeof(m.text), "%s", kind);
+	r = lib_send(f, &m, sizeof(m), NULL, 0);
+	if (r)
+		return r;
+	if (poll(&p, 1, OPEN_TIMEOUT_MS) != 1)
+		return -ETIMEDOUT;
+	if (recv(f->fd, &m, sizeof(m), 0) != sizeof(m) || m.type != FERRY_APP_WELCOME)
+		return -EPROTO;
+	return m.result;
+}
+
+int ferry_open(struct ferry **ret, const char *path, const char *kind, const struct ferry_ops *ops,
+	       void *arg)
+{
+	struct ferry *f;
+	int r;
+
+	if (!ops || !ops->arrived || !kind || !*kind || strlen(kind) > FERRY_KIND_MAX)
+		return -EINVAL;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	f->fd = -1;
+	f->ops = ops;
+	f->arg = arg;
+	r = connect_agent(f, path);
+	r = r ? r : greet(f, kind);
+	if (r) {
+		ferry_close(f);
+		return r;
+	}
+	*ret = f;
+	return 0;
+}
+
+void ferry_close(struct ferry *f)
+{
+	if (!f)
+		return;
+	while (f->units) {
+		if (f->units->state == UNIT_LENT)
+			lib_discard(f->units);
+		else
+			lib_unit_free(f->units);
+	}
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f);
+}
+
+int ferry_fd(const struct ferry *f)
+{
+	return f->fd;
+}
+
+int ferry_offer(struct ferry *f, const int *fds, const char *const *roles, unsigned int n,
+		void *data, struct ferry_unit **ret)
+{
+	char buf[FERRY_APP_MESSAGE_MAX] = {};
+	struct ferry_app_message *m = (struct ferry_app_message *)buf;
+	struct ferry_unit *u;
+	int r;
+
+	if (!n || n > FERRY_SOCKETS_MAX)
+		return -EINVAL;
+	for (unsigned int i = 0; roles && i < n; i++)
+		if (roles[i] && strlen(roles[i]) > FERRY_ROLE_MAX)
+			return -EINVAL;
+	u = lib_unit_new(f, n);
+	if (!u)
+		return -ENOMEM;
+	u->data = data;
+	u->state = UNIT_OFFERED;
+	m->type = FERRY_APP_OFFER;
+	m->version = FERRY_APP_VERSION;
+	m->id = u->handle;
+	m->count = n;
+	for (unsigned int i = 0; i < n; i++) {
+		u->fds[i] = fds[i];
+		if (roles && roles[i])
+			snprintf(u->roles[i], sizeof(u->roles[i]), "%s", roles[i]);
+		memcpy(m->sockets[i].role, u->roles[i], sizeof(u->roles[i]));
+	}
+	r = lib_send(f, m, sizeof(*m) + n * sizeof(m->sockets[0]), fds, n);
+	if (r) {
+		lib_unit_free(u);
+		return r;
+	}
+	*ret = u;
+	return 0;
+}
+
+void ferry_withdraw(struct ferry_unit *u)
+{
+	lib_say(u->ferry, FERRY_APP_WITHDRAW, u->handle); /* an agent that is gone forgets too */
+	if (u->busy)
+		u->withdrawn = true;
+	else
+		lib_unit_free(u);
+}
+
+/* The state goes as a memfd: it may be larger than a message. */
+static int state_fd(const void *state, size_t size)
+{
+	int fd = memfd_create("ferry-state", MFD_CLOEXEC);
+
+	for (size_t done = 0; fd >= 0 && done < size;) {
+		ssize_t n = write(fd, (const char *)state + done, size - done);
+
+		if (n < 0) {
+			int r = -errno;
+
+			close(fd);
+			return r;
+		}
+		done += (size_t)n;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+int ferry_ready(struct ferry_unit *u, const void *state, size_t size)
+{
+	struct ferry_app_message m = {
+		.type = FERRY_APP_READY,
+		.version = FERRY_APP_VERSION,
+		.id = u->handle,
+		.size = (uint32_t)size,
+	};
+	int fd, r;
+
+	if (u->state != UNIT_QUIESCED || size > FERRY_STATE_MAX)
+		return -EINVAL;
+	fd = state_fd(state, size);
+	if (fd < 0)
+		return fd;
+	r = lib_send(u->ferry, &m, sizeof(m), &fd, 1);
+	close(fd);
+	return r;
+}
+
+int ferry_refuse(struct ferry_unit *u)
+{
+	if (u->state != UNIT_QUIESCED)
+		return -EINVAL;
+	return lib_say(u->ferry, FERRY_APP_REFUSE, u->handle);
+}
+
+static struct ferry_unit *find(struct ferry *f, const struct ferry_app_message *m)
+{
+	bool by_request = m->type == FERRY_APP_GO || m->type == FERRY_APP_DISCARD;
+
+	for (struct ferry_unit *u = f->units; u; u = u->next) {
+		if (by_request ? u->state == UNIT_LENT && u->request == m->id :
+				 u->state != UNIT_LENT && u->handle == m->id)
+			return u;
+	}
+	return NULL;
+}
+
+static int lend_out(struct ferry_unit *u)
+{
+	struct ferry_app_message m = {
+		.type = FERRY_APP_SOCKETS_ARE,
+		.version = FERRY_APP_VERSION,
+		.id = u->handle,
+		.count = u->count,
+	};
+
+	return lib_send(u->ferry, &m, sizeof(m), u->fds, u->count);
+}
+
+/* Makes the callback that m asks for. True: the unit ends with it. */
+static bool call(struct ferry_unit *u, const struct ferry_app_message *m)
+{
+	const struct ferry_ops *ops = u->ferry->ops;
+	void *arg = u->ferry->arg;
+	const char *text = m->text[0] ? m->text : NULL;
+
+	switch (m->type) {
+	case FERRY_APP_OFFERED:
+		memcpy(u->uuid, m->uuid, sizeof(u->uuid));
+		u->state = UNIT_OURS;
+		if (ops->offered)
+			ops->offered(u, text, arg);
+		return text;
+	case FERRY_APP_QUIESCE:
+		u->state = UNIT_QUIESCED;
+		if (ops->quiesce)
+			ops->quiesce(u, arg);
+		else
+			ferry_ready(u, NULL, 0);
+		return false;
+	case FERRY_APP_ABORTED:
+		u->state = UNIT_OURS;
+		if (ops->aborted)
+			ops->aborted(u, m->text, arg);
+		return false;
+	case FERRY_APP_COMMITTED:
+		if (ops->committed)
+			ops->committed(u, arg);
+		return true;
+	case FERRY_APP_GO:
+		return !lib_arrive(u, m->uuid);
+	}
+	return false;
+}
+
+static int act(struct ferry *f, const struct ferry_app_message *m)
+{
+	struct ferry_unit *u;
+
+	if (m->type == FERRY_APP_LEND)
+		return lib_lend(f, m);
+	u = find(f, m);
+	if (!u)
+		return 0; /* withdrawn meanwhile */
+	if (m->type == FERRY_APP_BORROW)
+		return lend_out(u);
+	if (m->type == FERRY_APP_DISCARD) {
+		lib_discard(u);
+		return 0;
+	}
+	u->busy = true;
+	if (call(u, m) || u->withdrawn)
+		lib_unit_free(u);
+	else
+		u->busy = false;
+	return 0;
+}
+
+int ferry_dispatch(struct ferry *f)
+{
+	char buf[FERRY_APP_MESSAGE_MAX];
+	struct ferry_app_message *m = (struct ferry_app_message *)buf;
+
+	for (;;) {
+		ssize_t n = recv(f->fd, buf, sizeof(buf), MSG_DONTWAIT);
+		int r;
+
+		if (n < 0)
+			return errno == EAGAIN ? 0 : -errno;
+		if (!n)
+			return -ECONNRESET;
+		if ((size_t)n < sizeof(*m) ||
+		    (m->type == FERRY_APP_LEND &&
+		     (m->count > FERRY_APP_SOCKETS ||
+		      (size_t)n != sizeof(*m) + m->count * sizeof(m->sockets[0]))))
+			return -EPROTO;
+		m->text[sizeof(m->text) - 1] = 0;
+		r = act(f, m);
+		if (r)
+			return r;
+	}
+}

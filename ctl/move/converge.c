@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Telling every node where a unit lives, and hearing it. The origin tells from the flip on, the
+ * owner from its LOCAL on and again to each node that connects later. An ingress makes entries;
+ * any other node that holds nothing of the unit has nothing to learn.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/util.h"
+#include "move/image.h"
+#include "move/unit.h"
+
+static const uint8_t no_move[16];
+
+static void address(Peer__Move *m, const uint8_t uuid[16])
+{
+	peer__move__init(m);
+	m->uuid.data = (uint8_t *)uuid;
+	m->uuid.len = 16;
+	m->move_id.data = (uint8_t *)no_move;
+	m->move_id.len = 16;
+}
+
+static void learn(struct agent *a, const uint8_t uuid[16], const struct ferry_flow *flows,
+		  unsigned int count, uint32_t epoch, uint32_t owner, uint32_t but,
+		  struct channel *only)
+{
+	Peer__Flow packed[FERRY_UNIT_SOCKETS], *list[FERRY_UNIT_SOCKETS];
+	Peer__Move m;
+
+	address(&m, uuid);
+	for (unsigned int i = 0; i < count; i++) {
+		flow_pack(&packed[i], &flows[i]);
+		list[i] = &packed[i];
+	}
+	m.n_flows = count;
+	m.flows = list;
+	m.epoch = epoch;
+	m.node = owner;
+	if (only)
+		channel_send(only, MSG_LEARN, &m, NULL, 0);
+	else
+		nodes_tell(a, MSG_LEARN, &m, owner, but);
+}
+
+void converge_tell(struct agent *a, const uint8_t uuid[16], const struct ferry_flow *flows,
+		   unsigned int count, uint32_t epoch, uint32_t owner, uint32_t but)
+{
+	learn(a, uuid, flows, count, epoch, owner, but, NULL);
+}
+
+void converge_forget(struct agent *a, const uint8_t uuid[16], uint32_t epoch)
+{
+	Peer__Move m;
+
+	address(&m, uuid);
+	m.epoch = epoch;
+	nodes_tell(a, MSG_FORGET, &m, 0, 0);
+}
+
+void converge_node(struct agent *a, uint32_t node)
+{
+	struct channel *c = nodes_channel(a, node);
+
+	for (struct unit *u = a->units; c && u; u = u->next) {
+		uint64_t word = unit_word(&a->dp, u->index);
+
+		if (u->moved && FERRY_WORD_STATE(word) == FERRY_LOCAL)
+			learn(a, u->uuid, u->flows, u->count, FERRY_WORD_EPOCH(word),
+			      a->config.self->number, 0, c);
+	}
+}
+
+/* An ingress that holds nothing of the unit yet. */
+static void enter(struct agent *a, const Peer__Move *m)
+{
+	uint32_t index = unit_alloc(&a->dp);
+	struct ferry_record *r;
+	int e = index ? 0 : -ENOSPC;
+
+	if (!e) {
+		r = unit_record(&a->dp, index);
+		memcpy(r->uuid, m->uuid.data, 16);
+		r->role = FERRY_ROLE_INGRESS;
+		r->flows = (uint32_t)m->n_flows;
+		unit_swap(&a->dp, index, 0, FERRY_WORD(m->epoch, FERRY_REMOTE, m->node));
+	}
+	for (size_t i = 0; !e && i < m->n_flows; i++) {
+		struct ferry_flow flow;
+		uint32_t held;
+
+		e = flow_unpack(&flow, m->flows[i]);
+		held = e ? 0 : table_find(&a->dp.flows, &flow);
+		/* of an earlier connection, whose end was not heard of */
+		if (held && FERRY_WORD_STATE(unit_word(&a->dp, held)) == FERRY_REMOTE &&
+		    !FERRY_NEWER(FERRY_WORD_EPOCH(unit_word(&a->dp, held)), m->epoch))
+			unit_drop(a, held);
+		e = e ? e : table_insert(&a->dp.flows, &flow, index);
+	}
+	if (e) {
+		if (index)
+			unit_drop(a, index);
+		log_warning("cannot enter a moved unit: %s; its packets go by way of its origin",
+			    strerror(-e));
+	}
+}
+
+void converge_learn(struct agent *a, const Peer__Move *m)
+{
+	uint32_t index = unit_by_uuid(&a->dp, m->uuid.data);
+	uint64_t word = index ? unit_word(&a->dp, index) : 0;
+
+	if (!config_node_by_number(&a->config, m->node) || m->n_flows > FERRY_UNIT_SOCKETS)
+		return;
+	if (!index) {
+		if (a->config.self->ingress)
+			enter(a, m);
+		return;
+	}
+	/* only a tombstone or an ingress entry can be out of date: all else is the owner's */
+	if (FERRY_WORD_STATE(word) == FERRY_REMOTE && FERRY_NEWER(m->epoch, FERRY_WORD_EPOCH(word)))
+		unit_swap(&a->dp, index, word, FERRY_WORD(m->epoch, FERRY_REMOTE, m->node));
+}
+
+void converge_on_forget(struct agent *a, const Peer__Move *m)
+{
+	uint32_t index = unit_by_uuid(&a->dp, m->uuid.data);
+	uint64_t word = index ? unit_word(&a->dp, index) : 0;
+
+	if (index && FERRY_WORD_STATE(word) == FERRY_REMOTE &&
+	    !FERRY_NEWER(FERRY_WORD_EPOCH(word), m->epoch))
+		unit_drop(a, index);
+}

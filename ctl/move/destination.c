@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The destination's stages. Until PREPARED is said, all of it is undone by destination_discard();
+ * after that only the origin's word (FLIPPED, ABORT) ends it.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "agent/app.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "move/image.h"
+#include "move/move.h"
+#include "move/refusal.h"
+
+static int socket_failed(struct move *m, unsigned int i, int error)
+{
+	char flow[FLOW_TEXT];
+	const char *refusal = error == -EADDRINUSE				? "tuple-busy" :
+			      error == -ENETUNREACH || error == -EHOSTUNREACH ? "no-route" :
+										"socket-restore";
+
+	return move_refuse(m, refusal, "socket %u (%s): %s: %s", i,
+			   flow_text(&m->images[i].flow, flow), m->images[i].step,
+			   strerror(-error));
+}
+
+/* A flow that has an entry here must be the unit's own tombstone, or an old one of nobody's. */
+static int check_tables(struct move *m)
+{
+	struct agent *a = m->agent;
+
+	m->index = unit_by_uuid(&a->dp, m->uuid);
+	m->tombstone = m->index != 0;
+	if (m->index) {
+		uint64_t word = unit_word(&a->dp, m->index);
+
+		if (FERRY_WORD_STATE(word) != FERRY_REMOTE && FERRY_WORD_STATE(word) != FERRY_GONE)
+			return move_refuse(m, "tuple-busy", "the unit is %s here",
+					   state_name(FERRY_WORD_STATE(word)));
+		if (!FERRY_NEWER(m->epoch + 1, FERRY_WORD_EPOCH(word)))
+			return move_refuse(m, "epoch-behind", "epoch %u is held here",
+					   FERRY_WORD_EPOCH(word));
+	}
+	for (unsigned int i = 0; i < m->count; i++) {
+		uint32_t held = table_find(&a->dp.flows, &m->images[i].flow);
+		uint64_t word = held ? unit_word(&a->dp, held) : 0;
+		char flow[FLOW_TEXT];
+
+		if (!held || held == m->index)
+			continue;
+		flow_text(&m->images[i].flow, flow);
+		if (FERRY_WORD_STATE(word) != FERRY_REMOTE && FERRY_WORD_STATE(word) != FERRY_GONE)
+			return move_refuse(m, "tuple-busy", "%s belongs to another unit here", flow);
+		if (FERRY_NEWER(FERRY_WORD_EPOCH(word), m->epoch))
+			return move_refuse(m, "epoch-behind", "epoch %u is held here for %s",
+					   FERRY_WORD_EPOCH(word), flow);
+		unit_drop(a, held);
+	}
+	return STAGE_DONE;
+}
+
+/* The tunnel to us was measured by the origin; this is the way back to the client. */
+static int check_way_back(struct move *m, const Peer__Move *msg)
+{
+	struct agent *a = m->agent;
+
+	for (unsigned int i = 0; i < m->count; i++) {
+		const struct ferry_flow *f = &m->images[i].flow;
+		struct rtnl_route route;
+		struct rtnl_link link;
+		int r;
+
+		if (!f->sport)
+			continue; /* a bound port: its clients are not known */
+		r = rtnl_route(&a->rtnl, f->saddr, &route);
+		r = r ? r : rtnl_link(&a->rtnl, route.ifindex, &link);
+		m->images[i].step = "route";
+		if (r)
+			return socket_failed(m, i, r);
+		if ((route.mtu ? route.mtu : link.mtu) < msg->packet)
+			return move_refuse(m, "mtu-smaller",
+					   "the route to the client has an MTU of %u, packets may "
+					   "have %u octets",
+					   route.mtu ? route.mtu : link.mtu, msg->packet);
+	}
+	return STAGE_DONE;
+}
+
+static int lend(struct move *m)
+{
+	char buf[FERRY_APP_MESSAGE_MAX] = {};
+	struct ferry_app_message *q = (struct ferry_app_message *)buf;
+
+	m->request = ++m->agent->next_request;
+	q->type = FERRY_APP_LEND;
+	q->version = FERRY_APP_VERSION;
+	q->id = m->request;
+	q->count = m->count;
+	memcpy(q->uuid, m->uuid, 16);
+	for (unsigned int i = 0; i < m->count; i++) {
+		const struct repair_image *image = &m->images[i];
+
+		q->sockets[i].family = image->v6_socket ? AF_INET6 : AF_INET;
+		q->sockets[i].type =
+			image->flow.proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM;
+		memcpy(q->sockets[i].role, image->role, sizeof(image->role));
+	}
+	return app_send(m->app, q) ? move_refuse(m, "app-gone", "%s", "") : STAGE_WAIT;
+}
+
+int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
+			  uint32_t size)
+{
+	uint32_t room = nexthop_room(&m->agent->dp, m->peer);
+	int r;
+
+	(void)trailer, (void)size;
+	if (m->app)
+		return move_refuse(m, "protocol", "PREFLIGHT twice");
+	m->epoch = msg->epoch;
+	if (images_unpack(m->images, msg, NULL, 0))
+		return move_refuse(m, "protocol", "PREFLIGHT does not decode");
+	m->app = app_by_kind(m->agent, msg->kind);
+	if (!m->app)
+		return move_refuse(m, "app-missing", "kind '%.31s'", msg->kind);
+	if (room < msg->packet)
+		return move_refuse(m, room ? "mtu-smaller" : "node-down",
+				   "the tunnel back has room for %u octets, a client's packet may "
+				   "have %u",
+				   room, msg->packet);
+	r = check_tables(m);
+	r = r ? r : check_way_back(m, msg);
+	for (; !r && m->vips < m->count; m->vips++)
+		if (vip_acquire(m->agent, m->images[m->vips].flow.daddr))
+			return move_refuse(m, "addr-unavailable", "%s", "");
+	return r ? r : lend(m);
+}
+
+void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int count)
+{
+	int r = count == m->count && m->bundle >= 0 ? STAGE_DONE :
+						      move_refuse(m, "app-sockets", "%u of %u lent",
+								  count, m->count);
+
+	m->handle = handle;
+	for (unsigned int i = 0; !r && i < count; i++) {
+		int e;
+
+		m->fds[i] = TAKE_FD(fds[i]);
+		e = repair_claim(m->fds[i], &m->images[i]);
+		if (e)
+			r = socket_failed(m, i, e);
+	}
+	if (r == STAGE_FAILED)
+		move_fail(m);
+	else
+		move_send(m, MSG_READY);
+}
+
+static int enter(struct move *m)
+{
+	struct dataplane *d = &m->agent->dp;
+	struct ferry_record *r;
+	uint64_t from;
+	const uint8_t *boot = nodes_boot(m->agent, m->peer);
+	int e;
+
+	if (!m->index)
+		m->index = unit_alloc(d);
+	if (!m->index)
+		return move_refuse(m, "table-full", "no unit is free");
+	r = unit_record(d, m->index);
+	memcpy(r->uuid, m->uuid, 16);
+	memcpy(r->move_id, m->id, 16);
+	if (boot)
+		memcpy(r->peer_boot, boot, 16);
+	r->role = FERRY_ROLE_DESTINATION;
+	r->peer = (uint16_t)m->peer;
+	r->attempt = m->epoch;
+	r->flows = m->count;
+	r->app = (uint64_t)app_pid(m->app);
+	r->newer = 0;
+	from = unit_word(d, m->index);
+	if (!unit_swap(d, m->index, from, FERRY_WORD(m->epoch + 1, FERRY_PREPARED, m->peer)))
+		return move_refuse(m, "state-changed", "%s", "");
+	m->prepared = true;
+	for (unsigned int i = 0; i < m->count; i++) {
+		if (table_find(&d->flows, &m->images[i].flow) == m->index)
+			continue;
+		e = table_insert(&d->flows, &m->images[i].flow, m->index);
+		if (e)
+			return move_refuse(m, e == -EEXIST ? "tuple-busy" : "table-full", "%s",
+					   strerror(-e));
+	}
+	return STAGE_DONE;
+}
+
+/* The images of PREPARE are those of PREFLIGHT, filled: matched by flow, not by position. */
+static int take_images(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
+		       uint32_t size)
+{
+	struct repair_image *images;
+	int r = STAGE_DONE;
+
+	if (msg->n_sockets != m->count || msg->epoch != m->epoch || m->prepared ||
+	    msg->state.len > (1U << 20))
+		return move_refuse(m, "protocol", "PREPARE is not what PREFLIGHT announced");
+	images = calloc(m->count, sizeof(*images));
+	m->state = malloc(msg->state.len + 1);
+	if (!images || !m->state || images_unpack(images, msg, trailer, size))
+		r = move_refuse(m, "protocol", "PREPARE does not decode");
+	for (unsigned int i = 0; !r && i < m->count; i++) {
+		unsigned int k = 0;
+
+		while (k < m->count &&
+		       memcmp(&images[k].flow, &m->images[i].flow, sizeof(images[k].flow)))
+			k++;
+		if (k == m->count) {
+			r = move_refuse(m, "protocol", "PREPARE has other flows than PREFLIGHT");
+		} else {
+			m->images[i] = images[k];
+			images[k] = (struct repair_image){};
+		}
+	}
+	for (unsigned int i = 0; images && i < m->count; i++)
+		repair_image_clear(&images[i]);
+	free(images);
+	if (r)
+		return r;
+	memcpy(m->state, msg->state.data, msg->state.len);
+	m->state_size = (uint32_t)msg->state.len;
+	return STAGE_DONE;
+}
+
+int destination_prepare(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
+			uint32_t size)
+{
+	int r = m->fds[0] < 0 ? move_refuse(m, "protocol", "PREPARE before READY") :
+				take_images(m, msg, trailer, size);
+
+	r = r ? r : enter(m);
+	for (unsigned int i = 0; !r && i < m->count; i++) {
+		int e = repair_restore(m->fds[i], &m->images[i]);
+
+		if (e)
+			r = socket_failed(m, i, e);
+	}
+	if (!r && (r = bundle_write(m)))
+		r = move_refuse(m, "no-memory", "the bundle: %s", strerror(-r));
+	if (!r && !app_alive(m->app))
+		r = move_refuse(m, "app-gone", "%s", "");
+	if (r)
+		return r;
+	if (fault(FAULT_THAW_BEFORE_FLIP))
+		destination_thaw(m, msg, NULL, 0);
+	move_send(m, MSG_PREPARED);
+	return STAGE_WAIT;
+}
+
+static int adopt(struct move *m)
+{
+	struct unit *u = unit_new(m->agent, m->app, m->handle, m->count);
+
+	if (!u)
+		return -ENOMEM;
+	memcpy(u->uuid, m->uuid, 16);
+	u->index = m->index;
+	u->moved = true;
+	for (unsigned int i = 0; i < m->count; i++) {
+		u->flows[i] = m->images[i].flow;
+		memcpy(u->roles[i], m->images[i].role, sizeof(u->roles[i]));
+		u->cookies[i] = socket_cookie(m->fds[i]);
+	}
+	m->vips = 0; /* the unit's now */
+	m->unit = u;
+	return 0;
+}
+
+int destination_thaw(struct move *m, const Peer__Move *msg, const uint8_t *trailer, uint32_t size)
+{
+	struct dataplane *d = &m->agent->dp;
+	uint64_t prepared = FERRY_WORD(m->epoch + 1, FERRY_PREPARED, m->peer);
+	uint64_t opening = FERRY_WORD(m->epoch + 1, FERRY_OPENING, m->peer);
+
+	(void)msg, (void)trailer, (void)size;
+	if (!m->prepared)
+		return move_refuse(m, "protocol", "FLIPPED before PREPARED");
+	if (m->unit) /* a fault point thawed it already */
+		return STAGE_DONE;
+	unit_swap(d, m->index, prepared, opening);
+	for (unsigned int i = 0; i < m->count; i++) {
+		int r = repair_thaw(m->fds[i], &m->images[i]);
+
+		if (r)
+			log_error("cannot thaw socket %u: %s: %s", i, m->images[i].step,
+				  strerror(-r));
+	}
+	unit_swap(d, m->index, opening, FERRY_WORD(m->epoch + 1, FERRY_LOCAL, 0));
+	m->local_ns = boottime_ns();
+	/* the answers to the thaw's probes met OPENING, which drops what it cannot park */
+	for (unsigned int i = 0; i < m->count; i++)
+		repair_probe(m->fds[i], &m->images[i]);
+	app_say(m->app, FERRY_APP_GO, m->request, m->uuid, "");
+	move_send(m, MSG_DONE);
+	if (adopt(m))
+		log_error("out of memory: the unit serves, and cannot be moved again");
+	else
+		converge_tell(m->agent, m->uuid, m->unit->flows, m->count, m->epoch + 1,
+			      m->agent->config.self->number, m->peer);
+	return fault(FAULT_THAW_BEFORE_FLIP) ? STAGE_WAIT : STAGE_DONE;
+}
+
+void destination_discard(struct move *m)
+{
+	struct agent *a = m->agent;
+
+	if (m->unit)
+		return; /* thawed by a fault point: two owners, which is what is to be seen */
+	for (unsigned int i = 0; i < m->count; i++)
+		if (m->fds[i] >= 0)
+			repair_discard(m->fds[i]);
+	if (m->prepared && m->tombstone)
+		unit_swap(&a->dp, m->index, unit_word(&a->dp, m->index),
+			  FERRY_WORD(m->epoch + 1, FERRY_REMOTE, m->peer));
+	else if (m->prepared)
+		unit_drop(a, m->index);
+	while (m->vips)
+		vip_release(a, m->images[--m->vips].flow.daddr);
+	if (m->app)
+		app_say(m->app, FERRY_APP_DISCARD, m->request, m->uuid, "");
+}

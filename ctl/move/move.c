@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The engine: walks an origin's move through the table, hands a destination its messages, and ends
+ * what fails. Decides nothing about packets or sockets.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "agent/app.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "move/move.h"
+#include "move/refusal.h"
+
+#define DESTINATION_MS 15000
+#define RESEND_MS 200
+#define IN_DOUBT_MS 1000
+
+const struct stage stages[STAGE_COUNT] = {
+	[STAGE_BORROW] = { "borrow", 1000, origin_borrow, 0, NULL, "app-gone" },
+	[STAGE_PREFLIGHT] = { "preflight", 3000, origin_preflight, MSG_PREFLIGHT,
+			      destination_preflight, "timeout" },
+	[STAGE_QUIESCE] = { "quiesce", 5000, origin_quiesce, 0, NULL, "app-not-quiescent" },
+	[STAGE_FENCE] = { "fence", 0, origin_fence, 0, NULL, NULL },
+	[STAGE_EXTRACT] = { "extract", 0, origin_extract, 0, NULL, NULL },
+	[STAGE_PREPARE] = { "prepare", 1000, origin_prepare, MSG_PREPARE, destination_prepare,
+			    "timeout" },
+	[STAGE_HOLD] = { "hold", 0, origin_hold, 0, NULL, NULL },
+	[STAGE_FLIP] = { "flip", 0, origin_flip, 0, NULL, NULL },
+	[STAGE_THAW] = { "thaw", RESEND_MS, origin_thaw, MSG_FLIPPED, destination_thaw, NULL },
+	[STAGE_CLOSE] = { "close", 0, origin_close, 0, NULL, NULL },
+	[STAGE_CONVERGE] = { "converge", 0, origin_converge, 0, NULL, NULL },
+};
+
+/* The order of the table, and those of two negative controls. */
+static enum stage_id stage_at(unsigned int step)
+{
+	static const enum stage_id orders[][STAGE_COUNT] = {
+		{ STAGE_BORROW, STAGE_PREFLIGHT, STAGE_QUIESCE, STAGE_FENCE, STAGE_EXTRACT,
+		  STAGE_PREPARE, STAGE_HOLD, STAGE_FLIP, STAGE_THAW, STAGE_CLOSE, STAGE_CONVERGE },
+		{ STAGE_BORROW, STAGE_PREFLIGHT, STAGE_QUIESCE, STAGE_FENCE, STAGE_EXTRACT,
+		  STAGE_PREPARE, STAGE_CLOSE, STAGE_HOLD, STAGE_FLIP, STAGE_THAW, STAGE_CONVERGE },
+		{ STAGE_BORROW, STAGE_PREFLIGHT, STAGE_QUIESCE, STAGE_FENCE, STAGE_EXTRACT,
+		  STAGE_FLIP, STAGE_HOLD, STAGE_PREPARE, STAGE_THAW, STAGE_CLOSE, STAGE_CONVERGE },
+	};
+
+	return orders[fault(FAULT_CLOSE_BEFORE_FLIP)   ? 1 :
+		      fault(FAULT_FLIP_BEFORE_RESTORE) ? 2 :
+							 0][step];
+}
+
+bool move_in(const struct move *m, enum stage_id stage)
+{
+	return m->origin && stage_at(m->step) == stage;
+}
+
+int move_refuse(struct move *m, const char *refusal, const char *detail, ...)
+{
+	va_list args;
+
+	m->refusal = refusal;
+	va_start(args, detail);
+	vsnprintf(m->detail, sizeof(m->detail), detail, args);
+	va_end(args);
+	return STAGE_FAILED;
+}
+
+void move_address(const struct move *m, Peer__Move *msg)
+{
+	peer__move__init(msg);
+	msg->uuid.data = (uint8_t *)m->uuid;
+	msg->uuid.len = 16;
+	msg->move_id.data = (uint8_t *)m->id;
+	msg->move_id.len = 16;
+	msg->epoch = m->epoch;
+}
+
+int move_send(struct move *m, enum message type)
+{
+	Peer__Move msg;
+
+	move_address(m, &msg);
+	msg.local_ns = m->local_ns;
+	if (m->refusal) {
+		msg.refusal = (char *)m->refusal;
+		msg.detail = m->detail;
+	}
+	return m->channel ? channel_send(m->channel, type, &msg, NULL, 0) : -ENOTCONN;
+}
+
+static void disarm(struct move *m)
+{
+	m->deadline = sd_event_source_disable_unref(m->deadline);
+}
+
+static int on_deadline(sd_event_source *s, uint64_t usec, void *arg);
+
+static void arm(struct move *m, uint32_t ms)
+{
+	disarm(m);
+	sd_event_add_time_relative(m->agent->event, &m->deadline, CLOCK_MONOTONIC, ms * 1000ULL, 1,
+				   on_deadline, m);
+}
+
+static struct move *move_new(struct agent *a, bool origin, const uint8_t uuid[16],
+			     unsigned int count)
+{
+	struct move *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->agent = a;
+	m->origin = origin;
+	m->command = m->bundle = -1;
+	m->count = count;
+	memcpy(m->uuid, uuid, 16);
+	m->fds = calloc(count, sizeof(*m->fds));
+	m->images = calloc(count, sizeof(*m->images));
+	m->next = a->moves;
+	a->moves = m;
+	if (!m->fds || !m->images) {
+		m->count = 0;
+		move_free(m);
+		return NULL;
+	}
+	for (unsigned int i = 0; i < count; i++)
+		m->fds[i] = -1;
+	return m;
+}
+
+void move_free(struct move *m)
+{
+	struct move **at = &m->agent->moves;
+
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+	disarm(m);
+	for (unsigned int i = 0; i < m->count; i++) {
+		close_fd(&m->fds[i]);
+		repair_image_clear(&m->images[i]);
+	}
+	if (m->origin && m->unit)
+		m->unit->move = NULL;
+	close_fd(&m->bundle);
+	close_fd(&m->command);
+	free(m->fds);
+	free(m->images);
+	free(m->state);
+	free(m);
+}
+
+void move_fail(struct move *m)
+{
+	char uuid[UUID_TEXT];
+
+	log_warning("move of %s %s node %u failed: %s%s%s", uuid_text(m->uuid, uuid),
+		    m->origin ? "to" : "from", m->peer, m->refusal, m->detail[0] ? ": " : "",
+		    m->detail);
+	if (m->origin) {
+		origin_abort(m);
+		command_moved(TAKE_FD(m->command), m, m->refusal, m->detail);
+	} else {
+		move_send(m, MSG_REFUSED);
+		destination_discard(m);
+	}
+	move_free(m);
+}
+
+/* Runs stages until one waits, fails, or the last is done. */
+static void run(struct move *m)
+{
+	int r = STAGE_DONE;
+
+	disarm(m);
+	while (r == STAGE_DONE && m->step < STAGE_COUNT) {
+		const struct stage *s = &stages[stage_at(m->step)];
+
+		r = s->origin(m);
+		if (r == STAGE_WAIT && s->deadline_ms)
+			arm(m, s->deadline_ms);
+		if (r == STAGE_DONE)
+			m->step++;
+	}
+	if (r == STAGE_FAILED) {
+		move_fail(m);
+	} else if (r == STAGE_DONE) {
+		command_moved(TAKE_FD(m->command), m, NULL, NULL);
+		move_free(m);
+	}
+}
+
+void move_advance(struct move *m, enum stage_id stage)
+{
+	if (!move_in(m, stage))
+		return;
+	m->step++;
+	run(m);
+}
+
+static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
+{
+	struct move *m = arg;
+
+	(void)s, (void)usec;
+	if (!m->origin) {
+		if (m->prepared) { /* in doubt: only the origin can say */
+			m->channel = nodes_channel(m->agent, m->peer);
+			move_send(m, MSG_QUERY);
+			arm(m, IN_DOUBT_MS);
+			return 0;
+		}
+		move_refuse(m, "timeout", "the origin went silent");
+		move_fail(m);
+		return 0;
+	}
+	if (m->flipped) { /* no way back: repeat it until the destination has it */
+		m->channel = nodes_channel(m->agent, m->peer);
+		run(m);
+		return 0;
+	}
+	move_refuse(m, stages[stage_at(m->step)].late, "in stage %s",
+		    stages[stage_at(m->step)].name);
+	move_fail(m);
+	return 0;
+}
+
+int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const char **refusal)
+{
+	struct move *m;
+
+	*refusal = u->move ? "in-a-move" :
+		   to == a->config.self->number || !config_node_by_number(&a->config, to) ?
+			     "no-such-node" :
+		   !nodes_channel(a, to) ? "node-down" :
+					   NULL;
+	m = *refusal ? NULL : move_new(a, true, u->uuid, u->count);
+	if (!m || random_bytes(m->id, sizeof(m->id))) {
+		*refusal = *refusal ? *refusal : "no-memory";
+		if (m)
+			move_free(m);
+		return -EINVAL;
+	}
+	snprintf(m->kind, sizeof(m->kind), "%s", app_kind(u->app));
+	m->peer = to;
+	m->channel = nodes_channel(a, to);
+	m->unit = u;
+	m->index = u->index;
+	m->command = command;
+	u->move = m;
+	run(m);
+	return 0;
+}
+
+static struct move *find(struct agent *a, bool origin, const Peer__Move *msg)
+{
+	for (struct move *m = a->moves; m; m = m->next)
+		if (m->origin == origin && !memcmp(m->id, msg->move_id.data, 16) &&
+		    !memcmp(m->uuid, msg->uuid.data, 16))
+			return m;
+	return NULL;
+}
+
+struct move *move_by_request(struct agent *a, uint32_t request)
+{
+	for (struct move *m = a->moves; m; m = m->next)
+		if (!m->origin && m->request == request)
+			return m;
+	return NULL;
+}
+
+/* An earlier attempt for the same unit that was never decided here: a newer one is its "no". */
+static bool supersede(struct agent *a, const Peer__Move *msg)
+{
+	for (struct move *m = a->moves; m; m = m->next) {
+		if (m->origin || memcmp(m->uuid, msg->uuid.data, 16))
+			continue;
+		if (!FERRY_NEWER(msg->epoch, m->epoch))
+			return false;
+		destination_discard(m);
+		move_free(m);
+		break;
+	}
+	return true;
+}
+
+static void answer(struct channel *c, const Peer__Move *msg, enum message type, uint64_t local_ns)
+{
+	Peer__Move m;
+
+	peer__move__init(&m);
+	m.uuid = msg->uuid;
+	m.move_id = msg->move_id;
+	m.epoch = msg->epoch;
+	m.local_ns = local_ns;
+	m.refusal = type == MSG_REFUSED ? "protocol" : m.refusal;
+	channel_send(c, type, &m, NULL, 0);
+}
+
+/* A message of no move that is known: its end is repeated, where it had one. */
+static void to_nobody(struct agent *a, struct channel *c, enum message type, const Peer__Move *msg)
+{
+	struct unit *u = unit_find(a, msg->uuid.data);
+	bool here = u && !memcmp(unit_record(&a->dp, u->index)->move_id, msg->move_id.data, 16);
+
+	answer(c, msg, type == MSG_FLIPPED && here ? MSG_DONE : MSG_REFUSED, 0);
+}
+
+/* What a destination has been told; a PREFLIGHT begins its part. */
+static void to_destination(struct agent *a, struct channel *c, uint32_t node, enum message type,
+			   const Peer__Move *msg, const uint8_t *trailer, uint32_t size)
+{
+	struct move *m = find(a, false, msg);
+	int r = STAGE_FAILED;
+
+	if (!m && type == MSG_PREFLIGHT && msg->n_sockets &&
+	    msg->n_sockets <= FERRY_UNIT_SOCKETS && supersede(a, msg))
+		m = move_new(a, false, msg->uuid.data, (unsigned int)msg->n_sockets);
+	if (!m) {
+		to_nobody(a, c, type, msg);
+		return;
+	}
+	memcpy(m->id, msg->move_id.data, 16);
+	m->peer = node;
+	m->channel = c;
+	for (unsigned int i = 0; i < STAGE_COUNT; i++)
+		if (stages[i].destination && stages[i].request == type)
+			r = stages[i].destination(m, msg, trailer, size);
+	if (r == STAGE_FAILED)
+		move_fail(m);
+	else if (r == STAGE_WAIT)
+		arm(m, m->prepared ? IN_DOUBT_MS : DESTINATION_MS);
+	else
+		move_free(m);
+}
+
+static void aborted(struct agent *a, const Peer__Move *msg)
+{
+	struct move *m = find(a, false, msg);
+
+	if (!m)
+		return;
+	destination_discard(m);
+	move_free(m);
+}
+
+/* A destination in doubt asks. "No" is said only where the word has left FENCED. */
+static void answer_query(struct agent *a, struct channel *c, const Peer__Move *msg)
+{
+	uint32_t index = unit_by_uuid(&a->dp, msg->uuid.data);
+	uint32_t state = index ? FERRY_WORD_STATE(unit_word(&a->dp, index)) : FERRY_FREE;
+	bool same = index &&
+		    !memcmp(unit_record(&a->dp, index)->move_id, msg->move_id.data, 16);
+
+	if (!same || state != FERRY_FENCED)
+		answer(c, msg, same && state == FERRY_REMOTE ? MSG_FLIPPED : MSG_ABORT, 0);
+}
+
+static void to_origin(struct agent *a, enum message type, const Peer__Move *msg)
+{
+	struct move *m = find(a, true, msg);
+
+	if (!m)
+		return;
+	if (type == MSG_READY) {
+		move_advance(m, STAGE_PREFLIGHT);
+	} else if (type == MSG_PREPARED) {
+		move_advance(m, STAGE_PREPARE);
+	} else if (type == MSG_DONE) {
+		m->local_ns = msg->local_ns;
+		move_advance(m, STAGE_THAW);
+	} else { /* MSG_REFUSED; after the flip: its application died with the sockets */
+		move_refuse(m, refusal_id(msg->refusal), "%s", msg->detail);
+		move_fail(m);
+	}
+}
+
+void move_message(struct agent *a, struct channel *c, uint32_t node, enum message type,
+		  const Peer__Move *msg, const uint8_t *trailer, uint32_t size)
+{
+	switch (type) {
+	case MSG_PREFLIGHT:
+	case MSG_PREPARE:
+	case MSG_FLIPPED:
+		to_destination(a, c, node, type, msg, trailer, size);
+		break;
+	case MSG_ABORT:
+		aborted(a, msg);
+		break;
+	case MSG_QUERY:
+		answer_query(a, c, msg);
+		break;
+	case MSG_LEARN:
+		converge_learn(a, msg);
+		break;
+	case MSG_FORGET:
+		converge_on_forget(a, msg);
+		break;
+	default:
+		to_origin(a, type, msg);
+	}
+}
+
+void move_channel_closed(struct agent *a, struct channel *c)
+{
+	for (struct move *m = a->moves, *next; m; m = next) {
+		next = m->next;
+		if (m->channel != c)
+			continue;
+		m->channel = NULL;
+		if (m->prepared || m->flipped)
+			continue; /* its timer asks, or repeats */
+		move_refuse(m, "peer-lost", "in stage %s",
+			    m->origin ? stages[stage_at(m->step)].name : "preflight");
+		move_fail(m);
+	}
+}
+
+void move_node_up(struct agent *a, uint32_t node)
+{
+	converge_node(a, node);
+}
+
+void move_app_gone(struct agent *a, struct app *app)
+{
+	for (struct move *m = a->moves, *next; m; m = next) {
+		next = m->next;
+		if (m->origin ? !m->unit || m->unit->app != app || m->flipped : m->app != app)
+			continue;
+		move_refuse(m, "app-gone", "%s", "");
+		move_fail(m);
+	}
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A move: the protocol of docs/DESIGN.md section 4 as a table of named stages (move.c), each with
+ * an origin's function (origin.c) and, where the other side takes part, a destination's
+ * (destination.c). An origin's function returns STAGE_DONE (on to the next), STAGE_WAIT (an answer
+ * will call move_advance(), or the stage's deadline ends it) or what move_refuse() returns.
+ *
+ * Invariant: before the flip every failure ends with the origin open, thawed and serving; after it
+ * the origin only repeats that it flipped.
+ */
+#ifndef MOVE_H
+#define MOVE_H
+
+#include "agent/agent.h"
+#include "move/unit.h"
+#include "repair/repair.h"
+
+enum { STAGE_DONE = 0, STAGE_WAIT = 1, STAGE_FAILED = -1 };
+
+enum stage_id {
+	STAGE_BORROW,
+	STAGE_PREFLIGHT,
+	STAGE_QUIESCE,
+	STAGE_FENCE,
+	STAGE_EXTRACT,
+	STAGE_PREPARE,
+	STAGE_HOLD,
+	STAGE_FLIP,
+	STAGE_THAW,
+	STAGE_CLOSE,
+	STAGE_CONVERGE,
+	STAGE_COUNT
+};
+
+struct move {
+	struct move *next;
+	struct agent *agent;
+	bool origin;
+	unsigned int step; /* in the order of stages */
+	uint8_t uuid[16], id[16];
+	char kind[32];
+	uint32_t peer;           /* node */
+	struct channel *channel; /* NULL: broken */
+	struct unit *unit;       /* destination: from its LOCAL on */
+	uint32_t index;          /* in the dataplane; 0 none yet */
+	uint32_t epoch;          /* FENCED's; PREPARED and REMOTE have the next */
+	unsigned int count;
+	int *fds;
+	struct repair_image *images;
+	uint8_t *state;
+	uint32_t state_size;
+	sd_event_source *deadline;
+	const char *refusal; /* why it failed */
+	char detail[256];
+
+	/* origin */
+	bool told;    /* the destination knows of it */
+	bool quiet;   /* the application was asked to rest */
+	bool fenced, flipped;
+	int command;  /* descriptor of who asked, -1 nobody */
+	uint64_t fenced_ns, local_ns;
+	uint64_t lost_before;
+	uint64_t queued[3]; /* recv, sent, unsent octets */
+
+	/* destination */
+	struct app *app;
+	uint32_t request, handle;
+	int bundle;
+	bool prepared, tombstone;
+	unsigned int vips; /* addresses held */
+};
+
+struct stage {
+	const char *name;
+	uint32_t deadline_ms; /* of a wait */
+	int (*origin)(struct move *m);
+	enum message request; /* that the destination acts on, 0 none */
+	int (*destination)(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
+			   uint32_t size);
+	const char *late; /* refusal when the deadline passes */
+};
+extern const struct stage stages[STAGE_COUNT];
+
+/* Starts one; command: a descriptor that is told the end (-1 nobody), and is the move's from here
+ * on. 0, or -errno and *refusal, where it could not even start. */
+int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const char **refusal);
+/* The wait of stage is over: go on, where the move is in it. */
+void move_advance(struct move *m, enum stage_id stage);
+/* Notes why; returns STAGE_FAILED. detail: printf, may be empty. */
+int move_refuse(struct move *m, const char *refusal, const char *detail, ...) _printf_(3, 4);
+/* Ends an origin's move that has failed, or the destination's part. */
+void move_fail(struct move *m);
+void move_free(struct move *m);
+bool move_in(const struct move *m, enum stage_id stage);
+/* A message of this move, with nothing but its ids. */
+void move_address(const struct move *m, Peer__Move *msg);
+int move_send(struct move *m, enum message type);
+struct move *move_by_request(struct agent *a, uint32_t request);
+
+/* What others tell moves. */
+void move_message(struct agent *a, struct channel *c, uint32_t node, enum message type,
+		  const Peer__Move *msg, const uint8_t *trailer, uint32_t size);
+void move_channel_closed(struct agent *a, struct channel *c);
+void move_node_up(struct agent *a, uint32_t node);
+/* The application's connection has ended. */
+void move_app_gone(struct agent *a, struct app *app);
+
+/* origin.c */
+int origin_borrow(struct move *m);
+int origin_preflight(struct move *m);
+int origin_quiesce(struct move *m);
+int origin_fence(struct move *m);
+int origin_extract(struct move *m);
+int origin_prepare(struct move *m);
+int origin_hold(struct move *m);
+int origin_flip(struct move *m);
+int origin_thaw(struct move *m);
+int origin_close(struct move *m);
+int origin_converge(struct move *m);
+/* Serving again, here. */
+void origin_abort(struct move *m);
+
+/* destination.c */
+int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
+			  uint32_t size);
+int destination_prepare(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
+			uint32_t size);
+int destination_thaw(struct move *m, const Peer__Move *msg, const uint8_t *trailer, uint32_t size);
+/* The application has lent its sockets. */
+void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int count);
+void destination_discard(struct move *m);
+
+/* bundle.c: writes what the unit brings into the application's memfd. 0 or -errno. */
+int bundle_write(const struct move *m);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why a unit does not move: stable ids, each with what it means and what can be done. Whatever the
+ * reason, the unit goes on where it is.
+ */
+#ifndef MOVE_REFUSAL_H
+#define MOVE_REFUSAL_H
+
+#define REFUSALS(X)                                                                                \
+	X("not-inet", "a socket is neither IPv4 nor IPv6")                                         \
+	X("not-tcp", "a socket is neither TCP nor UDP")                                            \
+	X("listen", "a socket listens: guard it instead, and leave it out of the unit")            \
+	X("mptcp", "a socket is MPTCP, which the kernel does not restore: serve plain TCP")        \
+	X("not-connected", "a TCP socket has no peer (any more): withdraw the unit")               \
+	X("tcp-state", "a TCP socket is not ESTABLISHED: wait until it is, or until it has ended") \
+	X("ulp", "a socket has an upper layer protocol (kTLS ...), which is not moved yet")        \
+	X("addr-wildcard", "a UDP socket is not bound to an address: bind it to the service's")    \
+	X("addr-link-local", "a link-local address means nothing on another node")                 \
+	X("addr-node-local", "the local address is a node's own: serve on a service address")      \
+	X("flow-owned", "a flow belongs to another unit already: withdraw that one first")         \
+	X("table-full", "the flow or unit table is full: raise buckets, stash or units")           \
+	X("no-memory", "out of memory or descriptors")                                             \
+	X("no-such-unit", "no application here holds that unit")                                   \
+	X("no-such-node", "the configuration knows no such node, or it is this one")               \
+	X("node-down", "no connection to that node's agent: is it running?")                       \
+	X("in-a-move", "the unit is in a move already")                                            \
+	X("app-missing", "no application of this kind is registered there: start it")              \
+	X("app-gone", "the application ended or broke its connection to the agent")                \
+	X("app-refused", "the application does not want to move now")                              \
+	X("app-sockets", "the application lent other descriptors than it offered")                 \
+	X("app-not-quiescent", "the application did not come to rest in time")                     \
+	X("tuple-busy", "a socket or unit there has this tuple already: end it first")             \
+	X("addr-unavailable", "the address could not be made deliverable there")                   \
+	X("no-route", "there is no route back to the client there")                                \
+	X("mtu-smaller", "packets of this size do not fit the way there: raise its MTU to hold "    \
+			 "the tunnel, or lower packet in [fleet]")                                 \
+	X("epoch-behind", "a newer epoch was seen for the flow: try again")                        \
+	X("arrived-late", "packets arrived behind the fence: try again")                           \
+	X("socket-extract", "the kernel did not give a socket's state away")                       \
+	X("socket-restore", "the kernel did not take a socket's state there")                      \
+	X("queue-too-big", "a queue holds more than can be carried: try again later")              \
+	X("timeout", "the other node did not answer in time")                                      \
+	X("peer-lost", "the connection to the other node broke")                                   \
+	X("protocol", "the other node broke the protocol")                                         \
+	X("state-changed", "the unit's word changed meanwhile: try again")
+
+/* The sentence of an id, or the id where there is none. */
+const char *refusal_text(const char *id);
+/* The constant with this id, so that it can be kept: "protocol" where there is none. */
+const char *refusal_id(const char *id);
+
+#endif

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Offers and withdrawals, see unit.h. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "agent/app.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "move/unit.h"
+#include "repair/repair.h"
+
+struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigned int count)
+{
+	struct unit *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return NULL;
+	u->app = app;
+	u->handle = handle;
+	u->count = count;
+	u->flows = calloc(count, sizeof(*u->flows));
+	u->roles = calloc(count, sizeof(*u->roles));
+	u->cookies = calloc(count, sizeof(*u->cookies));
+	u->next = a->units;
+	a->units = u;
+	if (!u->flows || !u->roles || !u->cookies) {
+		unit_forget(a, u);
+		return NULL;
+	}
+	return u;
+}
+
+void unit_forget(struct agent *a, struct unit *u)
+{
+	struct unit **at = &a->units;
+
+	while (*at != u)
+		at = &(*at)->next;
+	*at = u->next;
+	free(u->flows);
+	free(u->roles);
+	free(u->cookies);
+	free(u);
+}
+
+struct unit *unit_find(struct agent *a, const uint8_t uuid[16])
+{
+	for (struct unit *u = a->units; u; u = u->next)
+		if (!memcmp(u->uuid, uuid, 16))
+			return u;
+	return NULL;
+}
+
+uint64_t socket_cookie(int fd)
+{
+	uint64_t cookie = 0;
+	socklen_t size = sizeof(cookie);
+
+	getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size);
+	return cookie;
+}
+
+struct drop {
+	uint32_t index;
+	struct ferry_flow flows[FERRY_UNIT_SOCKETS];
+	unsigned int count;
+};
+
+static int collect(const struct ferry_flow *flow, uint32_t unit, void *arg)
+{
+	struct drop *d = arg;
+
+	if (unit == d->index && d->count < FERRY_UNIT_SOCKETS)
+		d->flows[d->count++] = *flow;
+	return 0;
+}
+
+void unit_drop(struct agent *a, uint32_t index)
+{
+	struct drop d = { .index = index };
+
+	table_walk(&a->dp.flows, collect, &d);
+	for (unsigned int i = 0; i < d.count; i++)
+		table_delete(&a->dp.flows, &d.flows[i]);
+	unit_free(&a->dp, index);
+}
+
+/* The entry that this flow has here already: a tombstone of an earlier connection goes, and its
+ * epoch is the one to be above; what lives here or is in a move keeps the flow. */
+static int take_over(struct agent *a, const struct ferry_flow *flow, uint32_t *epoch)
+{
+	uint32_t held = table_find(&a->dp.flows, flow);
+	uint64_t word = held ? unit_word(&a->dp, held) : 0;
+	uint32_t state = FERRY_WORD_STATE(word);
+
+	if (!held)
+		return 0;
+	if (state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
+		return -EEXIST;
+	if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
+		*epoch = FERRY_WORD_EPOCH(word);
+	unit_drop(a, held);
+	return 0;
+}
+
+static int refuse(const char **refusal, const char *id)
+{
+	*refusal = id;
+	return -EINVAL;
+}
+
+static int identify(struct unit *u, const int *fds, const struct ferry_app_socket *sockets,
+		    const char **refusal)
+{
+	for (unsigned int i = 0; i < u->count; i++) {
+		struct repair_image image = {};
+		int r = repair_check(fds[i], &image, refusal);
+
+		if (r)
+			return r;
+		u->flows[i] = image.flow;
+		u->cookies[i] = socket_cookie(fds[i]);
+		memcpy(u->roles[i], sockets[i].role, sizeof(u->roles[i]) - 1);
+	}
+	return 0;
+}
+
+/* Word and record first, then the flows. All or nothing. */
+static int enter(struct agent *a, struct unit *u, uint32_t epoch, const char **refusal)
+{
+	struct ferry_record *r;
+	unsigned int done = 0;
+	int e = 0;
+
+	u->index = unit_alloc(&a->dp);
+	if (!u->index)
+		return refuse(refusal, "table-full");
+	r = unit_record(&a->dp, u->index);
+	memcpy(r->uuid, u->uuid, 16);
+	r->flows = u->count;
+	r->app = (uint64_t)app_pid(u->app);
+	unit_swap(&a->dp, u->index, 0, FERRY_WORD(epoch, FERRY_LOCAL, 0));
+	for (; done < u->count; done++) {
+		e = table_insert(&a->dp.flows, &u->flows[done], u->index);
+		if (e)
+			break;
+	}
+	if (!e)
+		return 0;
+	while (done--)
+		table_delete(&a->dp.flows, &u->flows[done]);
+	unit_free(&a->dp, u->index);
+	return refuse(refusal, e == -EEXIST ? "flow-owned" : "table-full");
+}
+
+int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds,
+	       const struct ferry_app_socket *sockets, unsigned int count, struct unit **ret,
+	       const char **refusal)
+{
+	struct unit *u = unit_new(a, app, handle, count);
+	uint32_t epoch = 0;
+	int r;
+
+	if (!u)
+		return refuse(refusal, "no-memory");
+	r = random_bytes(u->uuid, sizeof(u->uuid)) ? refuse(refusal, "no-memory") :
+						     identify(u, fds, sockets, refusal);
+	for (unsigned int i = 0; !r && i < count; i++)
+		if (take_over(a, &u->flows[i], &epoch))
+			r = refuse(refusal, "flow-owned");
+	r = r ? r : enter(a, u, epoch + 1, refusal);
+	if (r) {
+		unit_forget(a, u);
+		return r;
+	}
+	for (unsigned int i = 0; i < count; i++)
+		vip_acquire(a, u->flows[i].daddr);
+	*ret = u;
+	return 0;
+}
+
+void unit_withdraw(struct agent *a, struct unit *u)
+{
+	converge_forget(a, u->uuid, FERRY_WORD_EPOCH(unit_word(&a->dp, u->index)));
+	for (unsigned int i = 0; i < u->count; i++)
+		vip_release(a, u->flows[i].daddr);
+	unit_drop(a, u->index);
+	unit_forget(a, u);
+}

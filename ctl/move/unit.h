@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Units as the agent knows them: those of an application on this node, or in a move to it. What
+ * only says where a flow lives now (tombstones, ingress entries) is in the tables alone.
+ * Invariant: a unit's record is written, and its word too, before the first of its flows.
+ */
+#ifndef MOVE_UNIT_H
+#define MOVE_UNIT_H
+
+#include <ferry/app.h>
+#include "agent/agent.h"
+
+struct app;
+struct move;
+
+struct unit {
+	struct unit *next;
+	struct app *app;
+	uint32_t handle; /* the application's name for it */
+	uint32_t index;  /* in the dataplane */
+	uint8_t uuid[16];
+	unsigned int count;
+	struct ferry_flow *flows;
+	char (*roles)[16];
+	uint64_t *cookies; /* SO_COOKIE: a borrowed descriptor is the one that was offered */
+	bool moved;        /* came from another node: the others are told where it is */
+	struct move *move;
+};
+
+/* Takes an application's offer. 0 and *ret, or -errno and a refusal's id. */
+int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds,
+	       const struct ferry_app_socket *sockets, unsigned int count, struct unit **ret,
+	       const char **refusal);
+/* A unit that came: its flows, word and addresses are in place already. NULL: no memory. */
+struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigned int count);
+/* Frees the agent's view; flows, word and addresses stay (a tombstone). */
+void unit_forget(struct agent *a, struct unit *u);
+/* Its connections have ended: flows, word and addresses go, the other nodes are told. */
+void unit_withdraw(struct agent *a, struct unit *u);
+struct unit *unit_find(struct agent *a, const uint8_t uuid[16]);
+
+/* Deletes every flow that names the unit, and the unit. */
+void unit_drop(struct agent *a, uint32_t index);
+uint64_t socket_cookie(int fd);
+
+/* converge.c: who is told where a unit lives. */
+void converge_tell(struct agent *a, const uint8_t uuid[16], const struct ferry_flow *flows,
+		   unsigned int count, uint32_t epoch, uint32_t owner, uint32_t but);
+void converge_forget(struct agent *a, const uint8_t uuid[16], uint32_t epoch);
+/* A node has (re)connected: it learns what lives here and came from elsewhere. */
+void converge_node(struct agent *a, uint32_t node);
+void converge_learn(struct agent *a, const Peer__Move *m);
+void converge_on_forget(struct agent *a, const Peer__Move *m);
+
+#endif

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * TCP_REPAIR, extract and restore.
+ *
+ *   receive queue      |<----- inq ----->|
+ *               copied |     unread      | rcv_nxt
+ *
+ *   send queue         |<-------------- outq --------------->|
+ *              snd_una |  sent, not acknowledged  |  unsent  | write_seq
+ *
+ * A restored socket starts at rcv_nxt - inq and write_seq - outq. What was sent is put back as
+ * sent, in repair; what was not is written by the application after the thaw, as any data, so that
+ * the kernel sends it at once and not at a timeout.
+ */
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/utsname.h>
+#include "base/fault.h"
+#include "base/util.h"
+#include "repair/repair.h"
+#include "repair/sockopt.h"
+
+#define TCP_ESTABLISHED 1
+#define SETTLE_LOOKS 64
+#define CHUNK (64U << 10)
+/* TCP option kinds, RFC 9293 and 7323 */
+#define TCPOPT_MAXSEG 2
+#define TCPOPT_WINDOW 3
+#define TCPOPT_SACK_PERM 4
+#define TCPOPT_TIMESTAMP 8
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+
+static int get_info(int fd, struct tcp_info *info, struct repair_image *image)
+{
+	socklen_t size = sizeof(*info);
+
+	memset(info, 0, sizeof(*info));
+	image->step = "info";
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &size) ? -errno : 0;
+}
+
+static int queue_size(int fd, unsigned long request, uint32_t *size, struct repair_image *image,
+		      const char *step)
+{
+	int n = 0;
+
+	image->step = step;
+	if (ioctl(fd, request, &n))
+		return -errno;
+	if (n < 0 || (unsigned int)n > REPAIR_QUEUE_MAX)
+		return -EMSGSIZE;
+	*size = (uint32_t)n;
+	return 0;
+}
+
+/* Timestamps in microseconds show as bit 0 of TCP_TIMESTAMP, on kernels that have them. */
+static bool kernel_has_usec(void)
+{
+	struct utsname u;
+	unsigned int major = 0, minor = 0;
+
+	if (uname(&u) || sscanf(u.release, "%u.%u", &major, &minor) != 2)
+		return false;
+	return major > 6 || (major == 6 && minor >= 7);
+}
+
+/* Packets that passed the fence before its store may still be on their way up. */
+static int settle(int fd, struct repair_image *image)
+{
+	struct tcp_info before, now;
+	int same = 0;
+	int r = get_info(fd, &before, image);
+
+	for (int i = 0; !r && i < SETTLE_LOOKS && same < 2; i++) {
+		r = get_info(fd, &now, image);
+		same = now.tcpi_segs_in == before.tcpi_segs_in ? same + 1 : 0;
+		before = now;
+	}
+	if (r)
+		return r;
+	image->step = "settle";
+	if (same < 2)
+		return -EBUSY;
+	image->step = "state";
+	return now.tcpi_state == TCP_ESTABLISHED ? 0 : -ENOTCONN;
+}
+
+int repair_freeze(int fd, struct repair_image *image)
+{
+	int r;
+
+	if (image->flow.proto == IPPROTO_UDP)
+		return udp_freeze(fd, image);
+	r = settle(fd, image);
+	/* repair forces it, so it is read before */
+	r = r ? r : opt_get(fd, SOL_SOCKET, SO_REUSEADDR, &image->reuseaddr, 4, image, "reuseaddr");
+	r = r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, image, "repair-on");
+	if (r)
+		return r;
+	image->frozen = true;
+	/* a frozen socket whose client cannot answer would otherwise kill itself */
+	r = opt_get(fd, SOL_SOCKET, SO_KEEPALIVE, &image->keepalive, 4, image, "keepalive");
+	r = r ? r : opt_get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &image->user_timeout, 4, image,
+			    "user-timeout");
+	if (!r && image->keepalive)
+		r = opt_set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 0, image, "keepalive-off");
+	if (!r && image->user_timeout)
+		r = opt_set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0, image, "user-timeout-off");
+	return r;
+}
+
+/* Copies exactly size octets of the selected queue: one more would mean that it moved. */
+static int peek(int fd, uint32_t size, uint8_t **data, struct repair_image *image,
+		const char *step)
+{
+	ssize_t n;
+
+	image->step = step;
+	free(*data);
+	*data = malloc(size + 1);
+	if (!*data)
+		return -ENOMEM;
+	if (!size)
+		return 0;
+	n = recv(fd, *data, size + 1, MSG_PEEK | MSG_DONTWAIT);
+	if (n < 0)
+		return -errno;
+	return (size_t)n == size ? 0 : -EBUSY;
+}
+
+static int select_queue(int fd, int queue, struct repair_image *image)
+{
+	return opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, queue, image, "select-queue");
+}
+
+static int extract_recv(int fd, struct repair_image *image)
+{
+	int r = queue_size(fd, SIOCINQ, &image->inq, image, "recv-size");
+
+	r = r ? r : select_queue(fd, TCP_RECV_QUEUE, image);
+	r = r ? r : opt_get(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &image->rcv_nxt, 4, image, "recv-seq");
+	return r ? r : peek(fd, image->inq, &image->recv, image, "recv-peek");
+}
+
+/* The send queue is selected before it is measured: from then on the kernel sends none of it. */
+static int extract_send(int fd, struct repair_image *image)
+{
+	int r = select_queue(fd, TCP_SEND_QUEUE, image);
+
+	r = r ? r : queue_size(fd, SIOCOUTQNSD, &image->unsent, image, "unsent-size");
+	r = r ? r : queue_size(fd, SIOCOUTQ, &image->outq, image, "send-size");
+	r = r ? r : opt_get(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &image->write_seq, 4, image,
+			    "send-seq");
+	r = r ? r : peek(fd, image->outq, &image->send, image, "send-peek");
+	if (!r && image->unsent > image->outq)
+		r = -EBUSY;
+	if (!r && fault(FAULT_NO_SEND_QUEUE))
+		r = select_queue(fd, TCP_NO_QUEUE, image);
+	return r;
+}
+
+static int extract_options(int fd, struct repair_image *image)
+{
+	int r = opt_get(fd, IPPROTO_TCP, TCP_TIMESTAMP, &image->timestamp, 4, image, "timestamp");
+
+	r = r ? r : opt_get(fd, IPPROTO_TCP, TCP_MAXSEG, &image->mss, 4, image, "mss");
+	r = r ? r : opt_get(fd, IPPROTO_TCP, TCP_REPAIR_WINDOW, &image->window,
+			    sizeof(image->window), image, "window");
+	r = r ? r : opt_get(fd, SOL_SOCKET, SO_SNDBUF, &image->sndbuf, 4, image, "sndbuf");
+	r = r ? r : opt_get(fd, SOL_SOCKET, SO_RCVBUF, &image->rcvbuf, 4, image, "rcvbuf");
+	r = r ? r : opt_get(fd, SOL_SOCKET, SO_BUF_LOCK, &image->buf_lock, 4, image, "buf-lock");
+	r = r ? r : opt_get(fd, IPPROTO_TCP, TCP_NODELAY, &image->nodelay, 4, image, "nodelay");
+	return r;
+}
+
+int repair_extract(int fd, struct repair_image *image)
+{
+	struct tcp_info info;
+	int r;
+
+	if (image->flow.proto == IPPROTO_UDP)
+		return udp_extract(fd, image);
+	r = get_info(fd, &info, image);
+	r = r ? r : extract_recv(fd, image);
+	r = r ? r : extract_send(fd, image);
+	r = r ? r : extract_options(fd, image);
+	if (r)
+		return r;
+	image->options = info.tcpi_options;
+	image->usec = info.tcpi_options & TCPI_OPT_TIMESTAMPS && image->timestamp & 1 &&
+		      kernel_has_usec();
+	image->snd_wscale = info.tcpi_snd_wscale;
+	image->rcv_wscale = info.tcpi_rcv_wscale;
+	image->received = info.tcpi_bytes_received;
+	image->segments = info.tcpi_segs_in;
+	return 0;
+}
+
+int repair_arrived(int fd, const struct repair_image *image)
+{
+	struct repair_image scratch = {};
+	struct tcp_info info;
+	int r;
+
+	if (image->flow.proto == IPPROTO_UDP)
+		return 0; /* queued at the origin, too late to be carried: lost as on any path */
+	r = get_info(fd, &info, &scratch);
+	if (r)
+		return r;
+	return info.tcpi_bytes_received != image->received || info.tcpi_segs_in != image->segments;
+}
+
+/* Disconnects every duplicate, without a packet (net/ipv4/tcp.c, tcp_disconnect in repair). */
+static int disconnect(int fd)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	return connect(fd, &none, sizeof(none)) ? -errno : 0;
+}
+
+int repair_close(int fd, struct repair_image *image)
+{
+	image->step = "close";
+	image->frozen = false;
+	return disconnect(fd);
+}
+
+/* What repair_freeze() and TCP_REPAIR itself have changed. */
+static int set_back(int fd, struct repair_image *image)
+{
+	int r = opt_set_int(fd, SOL_SOCKET, SO_REUSEADDR, (int)image->reuseaddr, image,
+			    "reuseaddr");
+
+	r = r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)image->user_timeout, image,
+				"user-timeout-on");
+	if (!r && image->keepalive)
+		r = opt_set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1, image, "keepalive-on");
+	return r;
+}
+
+int repair_unfreeze(int fd, struct repair_image *image)
+{
+	int r;
+
+	if (!image->frozen)
+		return 0;
+	image->frozen = false;
+	if (image->flow.proto == IPPROTO_UDP)
+		return udp_unfreeze(fd, image);
+	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
+	return r ? r : set_back(fd, image);
+}
+
+static int bind_and_connect(int fd, struct repair_image *image)
+{
+	const struct ferry_flow *f = &image->flow;
+	struct sockaddr_storage ss, have;
+	socklen_t size = sizeof(have);
+	uint8_t addr[16];
+	uint16_t port = 0;
+
+	image->step = "bind";
+	if (getsockname(fd, (struct sockaddr *)&have, &size) ||
+	    addr_from_sockaddr(&have, addr, &port))
+		return -errno;
+	if (!port) { /* not bound by repair_claim() */
+		size = addr_to_sockaddr(f->daddr, f->dport, image->v6_socket, &ss);
+		if (bind(fd, (struct sockaddr *)&ss, size))
+			return -errno;
+	}
+	image->step = "connect";
+	size = addr_to_sockaddr(f->saddr, f->sport, image->v6_socket, &ss);
+	if (!connect(fd, (struct sockaddr *)&ss, size))
+		return 0;
+	return errno == EADDRNOTAVAIL ? -EADDRINUSE : -errno; /* tcp_v4_connect: tuple taken */
+}
+
+int repair_claim(int fd, struct repair_image *image)
+{
+	int r;
+
+	if (image->flow.proto == IPPROTO_UDP)
+		return udp_restore(fd, image);
+	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, image, "repair-on");
+	r = r ? r : bind_and_connect(fd, image);
+	if (!r) {
+		image->step = "unclaim";
+		r = disconnect(fd);
+	}
+	return r;
+}
+
+static int restore_options(int fd, struct repair_image *image)
+{
+	struct tcp_repair_opt opts[4] = { { TCPOPT_MAXSEG, image->mss } };
+	unsigned int n = 1;
+	uint32_t timestamp = (image->timestamp & ~1U) + 2; /* above what was sent last */
+	int r;
+
+	image->step = "timestamp-unit";
+	if (image->usec && !kernel_has_usec())
+		return -EOPNOTSUPP;
+	if (image->options & TCPI_OPT_WSCALE)
+		opts[n++] = (struct tcp_repair_opt){
+			TCPOPT_WINDOW, image->snd_wscale | (uint32_t)image->rcv_wscale << 16
+		};
+	if (image->options & TCPI_OPT_SACK)
+		opts[n++] = (struct tcp_repair_opt){ TCPOPT_SACK_PERM, 0 };
+	if (image->options & TCPI_OPT_TIMESTAMPS)
+		opts[n++] = (struct tcp_repair_opt){ TCPOPT_TIMESTAMP, 0 };
+	r = opt_set(fd, IPPROTO_TCP, TCP_REPAIR_OPTIONS, opts, n * (socklen_t)sizeof(opts[0]),
+		    image, "options");
+	return r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_TIMESTAMP,
+				   (int)(timestamp | image->usec), image, "timestamp");
+}
+
+/* The forced size locks autotuning; the lock goes where the origin had none. */
+static int size_buffers(int fd, struct repair_image *image)
+{
+	uint32_t send = image->outq + CHUNK, recv = image->inq + CHUNK;
+	int r;
+
+	if (image->buf_lock & SOCK_SNDBUF_LOCK && send < image->sndbuf / 2)
+		send = image->sndbuf / 2; /* the kernel doubles what is set */
+	if (image->buf_lock & SOCK_RCVBUF_LOCK && recv < image->rcvbuf / 2)
+		recv = image->rcvbuf / 2;
+	r = opt_set_int(fd, SOL_SOCKET, SO_SNDBUFFORCE, (int)send, image, "sndbuf");
+	return r ? r : opt_set_int(fd, SOL_SOCKET, SO_RCVBUFFORCE, (int)recv, image, "rcvbuf");
+}
+
+static int fill(int fd, int queue, const uint8_t *data, uint32_t size, struct repair_image *image,
+		const char *step)
+{
+	int r = select_queue(fd, queue, image);
+
+	image->step = step;
+	for (uint32_t done = 0; !r && done < size;) {
+		uint32_t chunk = size - done < CHUNK ? size - done : CHUNK;
+		ssize_t n = send(fd, data + done, chunk, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0)
+			r = -errno;
+		else
+			done += (uint32_t)n;
+	}
+	return r;
+}
+
+static int set_sequence(int fd, int queue, uint32_t seq, struct repair_image *image)
+{
+	int r = select_queue(fd, queue, image);
+
+	return r ? r : opt_set(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &seq, sizeof(seq), image, "set-seq");
+}
+
+int repair_restore(int fd, struct repair_image *image)
+{
+	int r;
+
+	if (image->flow.proto == IPPROTO_UDP)
+		return udp_restore(fd, image);
+	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, image, "repair-on");
+	r = r ? r : set_sequence(fd, TCP_SEND_QUEUE, image->write_seq - image->outq, image);
+	r = r ? r : set_sequence(fd, TCP_RECV_QUEUE, image->rcv_nxt - image->inq, image);
+	r = r ? r : bind_and_connect(fd, image);
+	r = r ? r : restore_options(fd, image);
+	r = r ? r : size_buffers(fd, image);
+	r = r ? r : fill(fd, TCP_RECV_QUEUE, image->recv, image->inq, image, "recv-fill");
+	r = r ? r : fill(fd, TCP_SEND_QUEUE, image->send, image->outq - image->unsent, image,
+			 "send-fill");
+	r = r ? r : select_queue(fd, TCP_NO_QUEUE, image);
+	/* after the receive queue: the kernel checks it against rcv_nxt */
+	r = r ? r : opt_set(fd, IPPROTO_TCP, TCP_REPAIR_WINDOW, &image->window,
+			    sizeof(image->window), image, "window");
+	return r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_NODELAY, (int)image->nodelay, image,
+				   "nodelay");
+}
+
+int repair_thaw(int fd, struct repair_image *image)
+{
+	int r;
+
+	if (image->flow.proto == IPPROTO_UDP)
+		return 0;
+	/* 0, never -1: the window probe is what makes the peer acknowledge at once */
+	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
+	r = r ? r : set_back(fd, image);
+	if (!r && !image->unsent) /* else the library does it, once it has written them */
+		r = opt_set_int(fd, SOL_SOCKET, SO_BUF_LOCK, (int)image->buf_lock, image,
+				"buf-lock");
+	return r;
+}
+
+int repair_probe(int fd, struct repair_image *image)
+{
+	int r;
+
+	if (image->flow.proto == IPPROTO_UDP)
+		return 0;
+	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, image, "probe");
+	r = r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "probe");
+	return r ? r : opt_set_int(fd, SOL_SOCKET, SO_REUSEADDR, (int)image->reuseaddr, image,
+				   "reuseaddr");
+}
+
+void repair_discard(int fd)
+{
+	disconnect(fd);
+}
+
+void repair_image_clear(struct repair_image *image)
+{
+	free(image->recv);
+	free(image->send);
+	image->recv = image->send = NULL;
+	for (struct datagram *d = image->datagrams, *next; d; d = next) {
+		next = d->next;
+		free(d);
+	}
+	image->datagrams = NULL;
+}

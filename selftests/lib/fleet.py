@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+ferry on the topology of net.py: a real ferryd in the ingress and in both nodes, one configuration,
+and the commands as an operator would type them.
+"""
+import json
+import os
+import subprocess
+
+from net import BUILD, FABRIC, NUMBER, VIP, Failure, Net, bpffs, run, wait_for
+
+PORT, UDP_PORT, HTTP_PORT = 443, 444, 80
+
+
+class Fleet(Net):
+    """faults: host -> FERRY_FAULT of its agent. underlay: family of the tunnel."""
+
+    def __init__(self, faults=None, underlay=4, packet=1500, **kw):
+        super().__init__(**kw)
+        self.faults = faults or {}
+        self.underlay = underlay
+        self.packet = packet
+        self.agents = {}
+        self.config = os.path.join(self.dir, "ferry.conf")
+
+    def name(self, host):
+        return f"{self.tag}{host}"
+
+    def socket(self, host):
+        return os.path.join(self.dir, f"{host}.sock")
+
+    def write_config(self):
+        def addresses(host):
+            v4, v6 = FABRIC[host]
+            return f"{v4} {v6}" if self.underlay == 4 else f"{v6} {v4}"
+
+        lines = ["[fleet]", f"packet = {self.packet}", "tag = 0123456789abcdef"]
+        for host in ("a", "b", "i"):
+            lines += [f"[node {self.name(host)}]", f"number = {NUMBER[host]}",
+                      f"address = {addresses(host)}",
+                      "interfaces = eth0 eth1" if host == "i" else "interfaces = eth0",
+                      "tunnel = eth1" if host == "i" else "tunnel = eth0",
+                      f"role = {'ingress' if host == 'i' else 'backend'}",
+                      "units = 1024", "buckets4 = 1024", "buckets6 = 1024"]
+        for family in (4, 6):
+            for name, port, proto in (("probe", PORT, "tcp"), ("udp", UDP_PORT, "udp"),
+                                      ("http", HTTP_PORT, "tcp")):
+                lines += [f"[service {name}{family}]", f"address = {VIP[family]}",
+                          f"port = {port}", f"protocol = {proto}", f"node = {self.name('a')}"]
+        with open(self.config, "w") as f:
+            f.write("\n".join(lines) + "\n")
+
+    def start_agent(self, host):
+        env = {"FERRY_FAULT": self.faults[host]} if host in self.faults else {}
+        self.agents[host] = self.start(host, f"{BUILD}/ferryd", "--node", self.name(host),
+                                       "--config", self.config, "--socket", self.socket(host),
+                                       log=f"ferryd-{host}.log", env=env)
+
+    def up(self):
+        bpffs()
+        self.build()
+        self.write_config()
+        for host in ("a", "b", "i"):
+            self.start_agent(host)
+        for host in ("a", "b", "i"):
+            wait_for(f"agent {host} to be up: {self.log(host)}",
+                     lambda h=host: self.ready(h), 15)
+        return self
+
+    def log(self, host):
+        try:
+            with open(os.path.join(self.dir, f"ferryd-{host}.log")) as f:
+                return f.read()[-2000:]
+        except OSError:
+            return ""
+
+    def ready(self, host):
+        if self.agents[host].poll() is not None:
+            raise Failure(f"ferryd of {host} ended: {self.log(host)}")
+        p = self.ferry(host, "status", check=False)
+        return (p.get("verdict") == "OK" and p["resolved"] == 2 and
+                self.log(host).count("is connected") >= 2)
+
+    def ferry(self, host, *argv, check=True):
+        """An operator's command on that host; its JSON."""
+        p = subprocess.run(["nsenter", f"--net=/run/netns/{self.ns(host)}", f"{BUILD}/ferry", "-j",
+                            "--node", self.name(host), "--socket", self.socket(host), *argv],
+                           capture_output=True, text=True, timeout=60)
+        try:
+            answer = json.loads(p.stdout)
+        except ValueError:
+            answer = {"error": "no-json", "text": p.stdout + p.stderr}
+        if check and p.returncode:
+            raise Failure(f"ferry {' '.join(argv)} on {host}: exit {p.returncode}: {answer}"
+                          f" | {self.log(host)[-400:]}")
+        return answer
+
+    def move(self, unit, origin, to, check=True):
+        return self.ferry(origin, "move", unit, "--to", self.name(to), check=check)
+
+    def units(self, host, state=None):
+        return [u for u in self.ferry(host, "unit", "list")["units"]
+                if state is None or u["state"] == state]
+
+    def counter(self, host, name):
+        for row in self.ferry(host, "counters")["counters"]:
+            if row["name"] == name:
+                return row["packets"]
+        raise Failure(f"no counter {name}")
+
+    def kill_agent(self, host):
+        p = self.agents.pop(host)
+        p.kill()
+        p.wait()
+        self.processes.remove(p)
+
+    def close(self):
+        for host in list(self.agents):
+            self.stop(self.agents.pop(host))
+        for host in ("a", "b", "i"):
+            if os.path.isdir(f"/sys/fs/bpf/ferry/{self.name(host)}"):
+                run(f"{BUILD}/ferryd", "--node", self.name(host), "--detach", check=False)
+        super().close()

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+The topology that the end-to-end tests run on: four hosts and a switch, each a network namespace.
+
+    client --- ingress --- switch --- node a
+               (router)       \\------ node b
+
+Every name carries the run's pid, so that two runs can share a machine. What is made is taken away
+by close(), whatever happened in between. Nothing here knows what a move is.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, "build")
+VIP = {4: "203.0.113.10", 6: "2001:db8:0:1::10"}
+CLIENT = {4: "198.51.100.7", 6: "2001:db8:c::7"}
+GATEWAY = {4: "198.51.100.1", 6: "2001:db8:c::1"}
+FABRIC = {"a": ("192.0.2.1", "2001:db8:f::1"), "b": ("192.0.2.2", "2001:db8:f::2"),
+          "i": ("192.0.2.3", "2001:db8:f::3")}
+NUMBER = {"a": 1, "b": 2, "i": 3}
+FABRIC_MTU = 1600  # 1500 and the tunnel's 76 octets over IPv6
+
+
+class Failure(Exception):
+    """A step did not do what it must; the message says which and how."""
+
+
+def run(*argv, check=True, timeout=30):
+    p = subprocess.run(argv, capture_output=True, text=True, timeout=timeout)
+    if check and p.returncode:
+        raise Failure(f"{' '.join(argv)}: exit {p.returncode}: {p.stderr.strip()}")
+    return p
+
+
+def wait_for(what, condition, seconds=10.0):
+    """Waits for a state; condition returns something true once it is reached."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise Failure(f"timeout: {what}")
+        time.sleep(0.005)
+
+
+class Net:
+    def __init__(self, fabric_mtu=FABRIC_MTU):
+        self.tag = f"f{os.getpid()}"
+        self.dir = tempfile.mkdtemp(prefix=f"ferry-{self.tag}-")
+        self.processes = []
+        self.spaces = []
+        self.fabric_mtu = fabric_mtu
+
+    def ns(self, host):
+        return f"{self.tag}{host}"
+
+    def at(self, host, *argv, **kw):
+        return run("nsenter", f"--net=/run/netns/{self.ns(host)}", *argv, **kw)
+
+    def start(self, host, *argv, log=None, env=None, stdin=None, stdout=None):
+        """A process in a host's namespace; its stderr goes to DIR/log."""
+        err = open(os.path.join(self.dir, log or "log"), "ab")
+        p = subprocess.Popen(["nsenter", f"--net=/run/netns/{self.ns(host)}", *argv],
+                             stdin=stdin or subprocess.DEVNULL, stdout=stdout or err, stderr=err,
+                             env={**os.environ, **(env or {})})
+        err.close()
+        self.processes.append(p)
+        return p
+
+    def stop(self, p, sig=signal.SIGTERM, seconds=10):
+        """Ends a process that was started here; its exit code."""
+        if p.poll() is None:
+            p.send_signal(sig)
+            try:
+                p.wait(seconds)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+        if p in self.processes:
+            self.processes.remove(p)
+        return p.returncode
+
+    def add(self, host):
+        run("ip", "netns", "add", self.ns(host))
+        self.spaces.append(host)
+        self.at(host, "ip", "link", "set", "lo", "up")
+        for key in ("net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0",
+                    "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0",
+                    "net.ipv6.conf.default.accept_ra=0"):
+            self.at(host, "sysctl", "-qw", key)
+
+    def link(self, one, one_name, other, other_name, mtu):
+        run("ip", "link", "add", one_name, "netns", self.ns(one), "type", "veth", "peer", "name",
+            other_name, "netns", self.ns(other))
+        for host, name in ((one, one_name), (other, other_name)):
+            self.at(host, "ip", "link", "set", name, "mtu", str(mtu), "up")
+            # an XDP redirect or XDP_TX vanishes where the receiving end has no NAPI
+            self.at(host, "ethtool", "-K", name, "gro", "on")
+
+    def address(self, host, device, v4, v6, bits4="24", bits6="64"):
+        self.at(host, "ip", "addr", "add", f"{v4}/{bits4}", "dev", device)
+        self.at(host, "ip", "-6", "addr", "add", f"{v6}/{bits6}", "dev", device, "nodad")
+
+    def build(self):
+        for host in ("c", "i", "s", "a", "b"):
+            self.add(host)
+        self.link("c", "eth0", "i", "eth0", 1500)
+        # frames that leave XDP have lost the mark of a checksum still to be computed
+        self.at("c", "ethtool", "-K", "eth0", "tx", "off")
+        self.at("s", "ip", "link", "add", "br0", "type", "bridge")
+        self.at("s", "ip", "link", "set", "br0", "mtu", str(self.fabric_mtu), "up")
+        for host, device in (("i", "eth1"), ("a", "eth0"), ("b", "eth0")):
+            self.link(host, device, "s", f"to_{host}", self.fabric_mtu)
+            self.at("s", "ip", "link", "set", f"to_{host}", "master", "br0")
+            self.address(host, device, *FABRIC[host])
+        self.address("c", "eth0", CLIENT[4], CLIENT[6])
+        self.address("i", "eth0", GATEWAY[4], GATEWAY[6])
+        self.at("i", "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+        self.at("c", "ip", "route", "add", "default", "via", GATEWAY[4])
+        self.at("c", "ip", "-6", "route", "add", "default", "via", GATEWAY[6])
+        for host in ("a", "b"):
+            self.at(host, "ip", "route", "add", "198.51.100.0/24", "via", FABRIC["i"][0])
+            self.at(host, "ip", "-6", "route", "add", "2001:db8:c::/64", "via", FABRIC["i"][1])
+        return self
+
+    def delete(self, host):
+        run("ip", "netns", "del", self.ns(host))
+        self.spaces.remove(host)
+
+    def received(self, device):
+        """Packets that came into the switch by this port."""
+        out = self.at("s", "ip", "-j", "-s", "link", "show", device).stdout
+        return json.loads(out)[0]["stats64"]["rx"]["packets"]
+
+    def close(self):
+        for p in list(self.processes):
+            self.stop(p)
+        for host in list(self.spaces):
+            self.delete(host)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def bpffs():
+    """The pins' file system, mounted where it is not."""
+    if not os.path.ismount("/sys/fs/bpf"):
+        run("mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
