@@ -8,7 +8,8 @@
 
 void put(struct buf *o, const void *data, size_t n)
 {
-	memcpy(o->b + o->n, data, n);
+	if (n)
+		memcpy(o->b + o->n, data, n);
 	o->n += n;
 }
 

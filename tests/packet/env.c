@@ -70,12 +70,14 @@ static int set_hop(struct env *e, uint32_t hop, uint32_t live, uint32_t ifindex,
 {
 	for (uint32_t node = hop; node <= hop + 1; node++) {
 		struct ferry_nexthop nh = { .live = live, .node = node };
+		uint8_t flags = hop == HOP_VETH ? FERRY_TEMPLATE_REDIRECT : 0;
 		int r;
 
 		/* the other template is a trap: the right family, nobody's address */
 		r = set_template(e, &nh.template[0], node, ifindex, mtu);
 		if (!r)
 			r = set_template(e, &nh.template[1], node + 100, ifindex, mtu);
+		nh.template[0].flags = nh.template[1].flags = flags;
 		if (!r && bpf_map_update_elem(bpf_map__fd(e->steer->maps.nexthops), &node, &nh, 0))
 			r = -errno;
 		if (r)
@@ -100,7 +102,8 @@ static int set_world(struct env *e)
 	uint32_t other = if_nametoindex("other0"), lo = IFINDEX_LO;
 	int devices = bpf_map__fd(e->steer->maps.devices), r;
 
-	if (!other || bpf_map_update_elem(devices, &other, &other, 0))
+	if (!other || bpf_map_update_elem(devices, &other, &other, 0) ||
+	    bpf_map_update_elem(devices, &lo, &lo, 0))
 		return -ENODEV;
 	for (uint32_t node = 1; node <= 3; node++) {
 		for (int v6 = 0; v6 < 2; v6++) {
@@ -117,6 +120,7 @@ static int set_world(struct env *e)
 	r = r ?: set_hop(e, HOP_OTHER, 1, other, MTU);
 	r = r ?: set_hop(e, HOP_UNRESOLVED, 0, lo, MTU);
 	r = r ?: set_hop(e, HOP_NO_DEVICE, 1, 4242, MTU);
+	r = r ?: set_hop(e, HOP_VETH, 1, lo, MTU);
 	return r ?: set_hop(e, HOP_JUMBO, 1, lo, MTU_JUMBO);
 }
 

@@ -28,6 +28,7 @@ enum hop {
 	HOP_UNRESOLVED = 6,
 	HOP_NO_DEVICE = 8, /* its device is not in the device map */
 	HOP_JUMBO = 10,
+	HOP_VETH = 12, /* out of lo, but by redirect */
 	HOP_BEYOND = 2000, /* no such entry */
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What takes more than one packet, or another world than the rows': the switch of a live template,
- * headroom used up, a record over several stamps, no tag configured, the negative controls' switches.
+ * headroom used up, a record over several stamps, no tag configured, the negative controls'
+ * switches.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,11 +101,11 @@ static void headroom_runs_out(void **state)
 		struct ferry_service_key key = { .port = htons(6081), .proto = 17 };
 		struct ferry_service s = { .hop = HOP_SAME + v6 };
 		uint32_t fit = v6 ? 2 : 3;
+		int services = bpf_map__fd(env.steer->maps.services);
 
 		env_clear(&env);
 		addr_node(key.addr, v6, s.hop);
-		assert_int_equal(bpf_map_update_elem(bpf_map__fd(env.steer->maps.services), &key, &s,
-						     0), 0);
+		assert_int_equal(bpf_map_update_elem(services, &key, &s, 0), 0);
 		assert_int_equal(env_service(&env, v6, 6, s.hop), 0);
 		raw(&in, v6);
 		assert_int_equal(env_steer(&env, &in, IFINDEX_LO, fit, &got), 0);
@@ -121,7 +122,9 @@ static void headroom_runs_out(void **state)
 
 static void the_record_keeps_the_newest_stamp(void **state)
 {
-	static const uint32_t stamps[][2] = { { 105, 105 }, { 103, 105 }, { 100, 105 }, { 107, 107 } };
+	static const uint32_t stamps[][2] = {
+		{ 105, 105 }, { 103, 105 }, { 100, 105 }, { 107, 107 },
+	};
 
 	(void)state;
 	for (int v6 = 0; v6 < 2; v6++) {
