@@ -20,14 +20,16 @@ from wire import FLAGGED, Capture, Wires, closes, counters, migrations
 import time
 
 LEGS = 11
-# the single connections' client reads so seldom that the server's queue fills, unsent part too
-ROWS = (("v4", 4, ("--tcp", "1", "--rate", "200", "--pause-read", "400/500")),
-        ("v6", 6, ("--tcp", "1", "--rate", "200", "--pause-read", "400/500")),
+# the single connections' clients pause for longer than their window lasts, so that the server's
+# queue fills, its unsent part too
+ROWS = (("v4", 4, ("--tcp", "1", "--rate", "200", "--pause-read", "150/250")),
+        ("v6", 6, ("--tcp", "1", "--rate", "200", "--pause-read", "150/250")),
         ("set4", 4, ("--tcp", "2", "--rate", "200", "--pause-read", "30/170", "--udp",
                      "unconnected", "--udp-rate", "200")),
         ("set6", 6, ("--tcp", "2", "--rate", "200", "--pause-read", "30/170", "--udp",
                      "connected", "--udp-rate", "200")))
-FRESH = 250  # messages: more than a pause of 400 ms leaves on the way
+RMEM = "4096 32768 65536"  # of the client's host
+FRESH = 60  # messages: more than its receive buffer holds
 SERVER = ("--rate", "500", "--pause-read", "30/170")
 
 
@@ -95,6 +97,7 @@ def delete_node_a(fleet, rows, servers):
 
 def test(fleet):
     fleet.up()
+    fleet.at("c", "sysctl", "-qw", f"net.ipv4.tcp_rmem={RMEM}")
     wires = Wires(fleet)
     client_wire = Capture(fleet, "c", "eth0", FLAGGED)
     servers = {host: server(fleet, host, *SERVER) for host in ("a", "b")}

@@ -17,11 +17,17 @@ class Lines:
         self.path = os.path.join(net.dir, f"{name}.jsonl")
         with open(self.path, "wb") as out:
             self.process = net.start(host, *argv, log=f"{name}.log", stdout=out)
+        self.rows = []
+        self.read = 0  # octets of whole lines
 
-    def events(self, kind=None):
-        with open(self.path) as f:
-            rows = [json.loads(line) for line in f if line.endswith("\n")]
-        return [r for r in rows if kind is None or r["event"] == kind]
+    def events(self, kind):
+        with open(self.path, "rb") as f:
+            f.seek(self.read)
+            whole = f.read().rpartition(b"\n")[0]
+        if whole:
+            self.rows += [json.loads(line) for line in whole.split(b"\n")]
+            self.read += len(whole) + 1
+        return [r for r in self.rows if r["event"] == kind]
 
     def wait(self, kind, seconds=10, count=1):
         def there():
