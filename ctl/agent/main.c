@@ -65,10 +65,7 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		}
 	}
-	return optind == argc && o->node && *o->node && !strchr(o->node, '/') &&
-			       strlen(o->node) < CONFIG_NAME ?
-		       0 :
-		       -EINVAL;
+	return optind == argc && o->node && config_valid_name(o->node) ? 0 : -EINVAL;
 }
 
 static void settings(const struct config *c, struct dataplane_settings *s)
