@@ -49,7 +49,7 @@ int flow_unpack(struct ferry_flow *to, const Peer__Flow *from)
 #define FIELDS(X)                                                                                  \
 	X(v6_socket) X(connected) X(rcv_nxt) X(write_seq) X(inq) X(outq) X(unsent) X(mss)          \
 	X(options) X(snd_wscale) X(rcv_wscale) X(timestamp) X(usec) X(sndbuf) X(rcvbuf)            \
-	X(buf_lock) X(keepalive) X(user_timeout) X(nodelay) X(reuseaddr)
+	X(buf_lock) X(keepalive) X(user_timeout) X(nodelay) X(reuseaddr) X(peek_off)
 #define WINDOW(X) X(snd_wl1) X(snd_wnd) X(max_window) X(rcv_wnd) X(rcv_wup)
 
 static int pack_datagrams(Peer__Socket *s, const struct repair_image *image)
@@ -194,7 +194,7 @@ static bool in_range(const Peer__Socket *s)
 	       s->snd_wscale <= WSCALE_MAX && s->rcv_wscale <= WSCALE_MAX && s->mss <= 65535 &&
 	       s->sndbuf <= INT_MAX && s->rcvbuf <= INT_MAX && s->buf_lock <= SOCK_BUF_LOCK_MASK &&
 	       s->user_timeout <= INT_MAX && s->keepalive <= 1 && s->nodelay <= 1 &&
-	       s->reuseaddr <= REUSE_MAX;
+	       s->reuseaddr <= REUSE_MAX && s->peek_off <= INT_MAX;
 }
 
 static int unpack(struct repair_image *image, const Peer__Socket *s)

@@ -60,6 +60,7 @@ static void make(struct repair_image images[COUNT])
 		m->connected = i != UDP4;
 		m->sndbuf = 87040, m->rcvbuf = 131072, m->buf_lock = 3;
 		m->keepalive = 1, m->user_timeout = 5000, m->nodelay = 1, m->reuseaddr = 1;
+		m->peek_off = 1 + (uint32_t)i;
 		if (m->flow.proto != IPPROTO_TCP)
 			continue;
 		m->rcv_nxt = 0xfffffff0U + (uint32_t)i;
@@ -129,7 +130,7 @@ static void same(const struct repair_image *a, const struct repair_image *b)
 	SAME(v6_socket), SAME(connected), SAME(rcv_nxt), SAME(write_seq), SAME(inq), SAME(outq);
 	SAME(unsent), SAME(mss), SAME(options), SAME(snd_wscale), SAME(rcv_wscale);
 	SAME(timestamp), SAME(usec), SAME(sndbuf), SAME(rcvbuf), SAME(buf_lock);
-	SAME(keepalive), SAME(user_timeout), SAME(nodelay), SAME(reuseaddr);
+	SAME(keepalive), SAME(user_timeout), SAME(nodelay), SAME(reuseaddr), SAME(peek_off);
 	if (a->flow.proto == IPPROTO_TCP) {
 		assert_memory_equal(a->recv, b->recv, a->inq);
 		assert_memory_equal(a->send, b->send, a->outq);
@@ -197,6 +198,7 @@ static void there_and_back(void **state)
 	X("keepalive 2", s->keepalive = 2)                                                         \
 	X("nodelay byte-swapped", SWAP32(s->nodelay))                                              \
 	X("reuse forced", s->reuseaddr = 2)                                                        \
+	X("peek offset negative", s->peek_off = UINT32_MAX)                                        \
 	X("role of 16 octets", s->role = (char *)"0123456789abcdef")                               \
 	X("no flow", s->flow = NULL)                                                               \
 	X("address of 4 octets", s->flow->remote.len = 4)                                          \
