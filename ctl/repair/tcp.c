@@ -26,6 +26,9 @@
 #define TCP_ESTABLISHED 1
 #define SETTLE_LOOKS 64
 #define CHUNK (64U << 10)
+/* what TCP_MAXSEG takes: TCP_MIN_MSS, MAX_TCP_WINDOW (include/net/tcp.h) */
+#define USER_MSS_MIN 88
+#define USER_MSS_MAX 32767
 /* TCP option kinds, RFC 9293 and 7323 */
 #define TCPOPT_MAXSEG 2
 #define TCPOPT_WINDOW 3
@@ -243,9 +246,12 @@ static int disconnect(int fd)
 
 int repair_close(int fd, struct repair_image *image)
 {
+	int r = disconnect(fd);
+
 	image->step = "close";
 	image->frozen = false;
-	return disconnect(fd);
+	/* in repair the application would read EPERM, not ECONNABORTED; CLOSED sends no probe */
+	return r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
 }
 
 /* What repair_freeze() and TCP_REPAIR itself have changed. */
@@ -272,6 +278,17 @@ int repair_unfreeze(int fd, struct repair_image *image)
 		return udp_unfreeze(fd, image);
 	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
 	return r ? r : set_back(fd, image);
+}
+
+/* The size of segments is worked out when the socket connects, from 536 unless it is told, and not
+ * again when TCP_REPAIR_OPTIONS say the peer's (net/ipv4/tcp_output.c, tcp_connect_init). */
+static int set_segment_size(int fd, struct repair_image *image)
+{
+	uint32_t mss = image->mss < USER_MSS_MIN ? USER_MSS_MIN :
+		       image->mss > USER_MSS_MAX ? USER_MSS_MAX :
+						   image->mss;
+
+	return opt_set_int(fd, IPPROTO_TCP, TCP_MAXSEG, (int)mss, image, "segment-size");
 }
 
 static int bind_and_connect(int fd, struct repair_image *image)
@@ -387,6 +404,7 @@ int repair_restore(int fd, struct repair_image *image)
 	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, image, "repair-on");
 	r = r ? r : set_sequence(fd, TCP_SEND_QUEUE, image->write_seq - image->outq, image);
 	r = r ? r : set_sequence(fd, TCP_RECV_QUEUE, image->rcv_nxt - image->inq, image);
+	r = r ? r : set_segment_size(fd, image);
 	r = r ? r : bind_and_connect(fd, image);
 	r = r ? r : restore_options(fd, image);
 	r = r ? r : size_buffers(fd, image);
