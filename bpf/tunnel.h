@@ -223,7 +223,7 @@ static __always_inline int tunnel_send(struct xdp_md *ctx, const struct packet *
 	if (r)
 		return XDP_DROP;
 	*reason = FERRY_R_REDIRECT;
-	if (t->ifindex == ctx->ingress_ifindex)
+	if (t->ifindex == ctx->ingress_ifindex && !(t->flags & FERRY_TEMPLATE_REDIRECT))
 		return XDP_TX;
 	return bpf_redirect_map(&devices, t->ifindex, XDP_DROP);
 }

@@ -50,6 +50,9 @@ const uint8_t *nodes_boot(struct agent *a, uint32_t number);
 void nodes_tell(struct agent *a, enum message type, const Peer__Move *m, uint32_t but,
 		uint32_t and_but);
 
+/* move/ending.c: looks for units whose connections have ended. */
+int ending_start(struct agent *a);
+
 /* nexthop.c */
 int nexthops_start(struct agent *a);
 

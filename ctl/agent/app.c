@@ -47,13 +47,9 @@ void app_gone(struct app *app)
 	struct agent *a = app->agent;
 
 	move_app_gone(a, app);
-	for (struct unit *u = a->units, *next; u; u = next) {
-		next = u->next;
-		if (u->app == app && !u->move)
-			unit_withdraw(a, u);
-		else if (u->app == app)
-			u->app = NULL;
-	}
+	for (struct unit *u = a->units; u; u = u->next)
+		if (u->app == app)
+			unit_give_up(u);
 }
 
 static struct unit *unit_of(struct app *app, uint32_t handle)
@@ -109,7 +105,7 @@ static int on_offer(struct app *app, const struct ferry_app_message *m, struct r
 	return app_say(app, FERRY_APP_OFFERED, m->id, u->uuid, "");
 }
 
-static void on_withdraw(struct app *app, struct unit *u)
+static void on_withdraw(struct unit *u)
 {
 	if (u->move && u->move->flipped)
 		return; /* not its own any more */
@@ -117,7 +113,7 @@ static void on_withdraw(struct app *app, struct unit *u)
 		move_refuse(u->move, "not-connected", "withdrawn by the application");
 		move_fail(u->move);
 	}
-	unit_withdraw(app->agent, u);
+	unit_give_up(u);
 }
 
 static void fail(struct move *m, const char *refusal, const char *detail)
@@ -173,7 +169,7 @@ static int on_unit(struct app *app, const struct ferry_app_message *m, struct re
 	if (!u)
 		return 0; /* moved or withdrawn meanwhile */
 	if (m->type == FERRY_APP_WITHDRAW) {
-		on_withdraw(app, u);
+		on_withdraw(u);
 		return 0;
 	}
 	if (!u->move)

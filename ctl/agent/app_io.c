@@ -75,6 +75,8 @@ int app_send(struct app *app, const struct ferry_app_message *m)
 	size_t sockets = m->type == FERRY_APP_LEND ? m->count : 0;
 	size_t size = sizeof(*m) + sockets * sizeof(m->sockets[0]);
 
+	if (!app)
+		return -ENOTCONN; /* gone since */
 	if (!app->out && send(app->fd, m, size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return 0;
 	return app->out || errno == EAGAIN ? keep(app, m, size) : -errno;

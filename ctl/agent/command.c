@@ -75,7 +75,7 @@ static void run_move(struct agent *a, int fd, const char *unit, const char *to)
 	struct unit *u;
 
 	u = uuid_parse_text(unit, uuid) ? NULL : unit_find(a, uuid);
-	if (!u)
+	if (!u || !u->app)
 		failed(fd, "no-such-unit", unit);
 	else if (!node)
 		failed(fd, "no-such-node", to);

@@ -148,6 +148,7 @@ static int start(struct agent *a, const char *socket_path)
 	}
 	r = nodes_start(a);
 	r = r ? r : nexthops_start(a);
+	r = r ? r : ending_start(a);
 	r = r ? r : attach(a);
 	return r ? r : app_listen(a, socket_path);
 }

@@ -40,6 +40,7 @@ static int look_up(struct agent *a, const struct config_node *n, struct nexthop_
 	memcpy(out->to, n->address[0], 16);
 	memcpy(out->smac, link.mac, 6);
 	out->ifindex = route.ifindex;
+	out->veth = link.veth;
 	out->mtu = (uint16_t)(route.mtu && route.mtu < link.mtu ? route.mtu : link.mtu);
 	return 0;
 }

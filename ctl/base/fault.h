@@ -13,6 +13,7 @@
 	X(NO_EGRESS_FENCE, "no-egress-fence")   /* no unit's egress is stopped */                 \
 	X(NO_SEND_QUEUE, "no-send-queue") /* extract does not stay in the send queue */           \
 	X(NO_ARRIVAL_CHECK, "no-arrival-check") /* flip without asking what arrived meanwhile */  \
+	X(ARRIVED_ONCE, "arrived-once") /* the first look finds that something arrived */         \
 	X(HOLD, "hold-ms")                      /* stay frozen that long before the flip */       \
 	X(CLOSE_BEFORE_FLIP, "close-before-flip")                                                 \
 	X(FLIP_BEFORE_RESTORE, "flip-before-restore")                                             \

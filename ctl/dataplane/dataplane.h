@@ -78,6 +78,7 @@ struct nexthop_route {
 	uint8_t smac[6], dmac[6];
 	uint32_t ifindex;
 	uint16_t mtu;
+	bool veth; /* XDP_TX does not work on it */
 };
 int nexthop_set(struct dataplane *d, uint32_t node, const struct nexthop_route *route, uint32_t vni,
 		const uint8_t tag[8]);

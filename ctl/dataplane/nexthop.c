@@ -75,6 +75,7 @@ static void template_build(struct ferry_template *t, const struct nexthop_route 
 	memcpy(p + 16, &o, sizeof(o));
 	t->ifindex = r->ifindex;
 	t->mtu = r->mtu;
+	t->flags = r->veth ? FERRY_TEMPLATE_REDIRECT : 0;
 	t->length = (uint8_t)(ETH_HLEN + (v4 ? FERRY_OUTER4 : FERRY_OUTER6));
 }
 

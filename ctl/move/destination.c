@@ -206,6 +206,8 @@ static int enter(struct move *m)
 	const uint8_t *boot = nodes_boot(m->agent, m->peer);
 	int e;
 
+	if (m->prepared)
+		return STAGE_DONE;
 	e = check_tables(m);
 	if (e)
 		return e;
@@ -248,10 +250,11 @@ static int take_images(struct move *m, const Peer__Move *msg, const uint8_t *tra
 	struct repair_image *images;
 	int r = STAGE_DONE;
 
-	if (msg->n_sockets != m->count || msg->epoch != m->epoch || m->prepared ||
-	    msg->state.len > (1U << 20))
+	if (msg->n_sockets != m->count || msg->epoch != m->epoch ||
+	    msg->state.len > FERRY_APP_STATE_MAX)
 		return move_refuse(m, "protocol", "PREPARE is not what PREFLIGHT announced");
 	images = calloc(m->count, sizeof(*images));
+	free(m->state); /* a second PREPARE replaces the first */
 	m->state = malloc(msg->state.len + 1);
 	if (!images || !m->state || images_unpack(images, msg, trailer, size))
 		r = move_refuse(m, "protocol", "PREPARE does not decode");
@@ -264,6 +267,8 @@ static int take_images(struct move *m, const Peer__Move *msg, const uint8_t *tra
 		if (k == m->count) {
 			r = move_refuse(m, "protocol", "PREPARE has other flows than PREFLIGHT");
 		} else {
+			images[k].filled = m->images[i].filled;
+			repair_image_clear(&m->images[i]);
 			m->images[i] = images[k];
 			images[k] = (struct repair_image){};
 		}

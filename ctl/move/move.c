@@ -184,8 +184,13 @@ static void run(struct move *m)
 		r = s->origin(m);
 		if (r == STAGE_WAIT && s->deadline_ms)
 			arm(m, s->deadline_ms);
-		if (r == STAGE_DONE)
+		if (r == STAGE_AGAIN) {
+			m->again = true;
+			m->step = STAGE_EXTRACT; /* the same step in every order */
+			r = STAGE_DONE;
+		} else if (r == STAGE_DONE) {
 			m->step++;
+		}
 	}
 	if (r == STAGE_FAILED) {
 		move_fail(m);

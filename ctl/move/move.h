@@ -3,7 +3,8 @@
  * A move: the protocol of docs/DESIGN.md section 4 as a table of named stages (move.c), each with
  * an origin's function (origin.c) and, where the other side takes part, a destination's
  * (destination.c). An origin's function returns STAGE_DONE (on to the next), STAGE_WAIT (an answer
- * will call move_advance(), or the stage's deadline ends it) or what move_refuse() returns.
+ * will call move_advance(), or the stage's deadline ends it), STAGE_AGAIN (back to extract) or what
+ * move_refuse() returns.
  *
  * Invariant: before the flip every failure ends with the origin open, thawed and serving; after it
  * the origin only repeats that it flipped.
@@ -15,7 +16,7 @@
 #include "move/unit.h"
 #include "repair/repair.h"
 
-enum { STAGE_DONE = 0, STAGE_WAIT = 1, STAGE_FAILED = -1 };
+enum { STAGE_DONE = 0, STAGE_WAIT = 1, STAGE_AGAIN = 2, STAGE_FAILED = -1 };
 
 enum stage_id {
 	STAGE_BORROW,
@@ -59,6 +60,7 @@ struct move {
 	bool ended;   /* the new owner has said already that the unit has ended */
 	bool quiet;   /* the application was asked to rest */
 	bool fenced, flipped;
+	bool again;   /* extracted and prepared a second time */
 	int command;  /* descriptor of who asked, -1 nobody */
 	uint64_t fenced_ns, local_ns;
 	uint64_t lost_before;

@@ -131,6 +131,7 @@ int origin_extract(struct move *m)
 		if (r)
 			return socket_failed(m, i, "socket-extract", r);
 	}
+	memset(m->queued, 0, sizeof(m->queued));
 	for (unsigned int i = 0; i < m->count; i++) {
 		const struct repair_image *image = &m->images[i];
 		int r = repair_extract(m->fds[i], &m->images[i]);
@@ -169,15 +170,20 @@ int origin_hold(struct move *m)
 	return STAGE_WAIT;
 }
 
+/* What passed the fence before its store and came up only now is not in the image: extract and
+ * prepare again, once. */
 static int nothing_arrived(struct move *m)
 {
+	if (fault(FAULT_ARRIVED_ONCE) && !m->again)
+		return STAGE_AGAIN;
 	for (unsigned int i = 0; i < m->count; i++) {
 		int r = repair_arrived(m->fds[i], &m->images[i]);
 
 		if (r < 0)
 			return socket_failed(m, i, "socket-extract", r);
 		if (r)
-			return move_refuse(m, "arrived-late", "socket %u", i);
+			return m->again ? move_refuse(m, "arrived-late", "socket %u", i) :
+					  STAGE_AGAIN;
 	}
 	return STAGE_DONE;
 }
@@ -224,7 +230,7 @@ int origin_close(struct move *m)
 		if (r)
 			log_warning("cannot close socket %u of a moved unit: %s", i, strerror(-r));
 	}
-	if (m->flipped && m->unit->app) /* else it has ended meanwhile */
+	if (m->flipped)
 		app_say(m->unit->app, FERRY_APP_COMMITTED, m->unit->handle, m->uuid, "");
 	return STAGE_DONE;
 }

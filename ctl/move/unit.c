@@ -118,18 +118,20 @@ void unit_drop(struct agent *a, uint32_t index)
 	unit_free(&a->dp, index);
 }
 
-/* The entry that this flow has here already: a tombstone of an earlier connection may go, and its
- * epoch is the one to be above; what lives here or is in a move keeps the flow. */
+/* The entry that this flow has here already: one of an earlier connection may go (a tombstone, or a
+ * unit that was given up), and its epoch is the one to be above; what lives here or is in a move
+ * keeps the flow. */
 static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint32_t *epoch)
 {
 	uint32_t held = table_find(&a->dp.flows, flow);
 	uint64_t word = held ? unit_word(&a->dp, held) : 0;
 	uint32_t state = FERRY_WORD_STATE(word);
+	struct unit *u = held ? unit_by_index(a, held) : NULL;
 
 	if (!held)
 		return 0;
-	if ((state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE) ||
-	    unit_by_index(a, held))
+	if (u ? u->app || u->move :
+		state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
 		return -EEXIST;
 	if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
 		*epoch = FERRY_WORD_EPOCH(word);
@@ -137,12 +139,15 @@ static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint32_
 }
 
 /* Only once all of its flows may be. */
-static void take_over(struct agent *a, const struct unit *u)
+static void take_over(struct agent *a, const struct unit *by)
 {
-	for (unsigned int i = 0; i < u->count; i++) {
-		uint32_t held = table_find(&a->dp.flows, &u->flows[i]);
+	for (unsigned int i = 0; i < by->count; i++) {
+		uint32_t held = table_find(&a->dp.flows, &by->flows[i]);
+		struct unit *u = held ? unit_by_index(a, held) : NULL;
 
-		if (held)
+		if (u)
+			unit_withdraw(a, u);
+		else if (held)
 			unit_drop(a, held);
 	}
 }
@@ -233,6 +238,11 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 	}
 	*ret = u;
 	return 0;
+}
+
+void unit_give_up(struct unit *u)
+{
+	u->app = NULL;
 }
 
 void unit_withdraw(struct agent *a, struct unit *u)

@@ -15,7 +15,7 @@ struct move;
 
 struct unit {
 	struct unit *next;
-	struct app *app;
+	struct app *app; /* NULL: it gave the unit up, whose connections are ending (ending.c) */
 	uint32_t handle; /* the application's name for it */
 	uint32_t index;  /* in the dataplane */
 	uint8_t uuid[16];
@@ -35,6 +35,8 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigned int count);
 /* Frees the agent's view; flows, word and addresses stay (a tombstone). */
 void unit_forget(struct agent *a, struct unit *u);
+/* The application gives it up, or is gone: it is kept until its connections have ended. */
+void unit_give_up(struct unit *u);
 /* Its connections have ended: flows, word and addresses go, the other nodes are told. */
 void unit_withdraw(struct agent *a, struct unit *u);
 struct unit *unit_find(struct agent *a, const uint8_t uuid[16]);

@@ -153,7 +153,7 @@ static int on_link(const struct nlmsghdr *h, void *arg)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(h);
 	struct rtnl_link *l = arg;
-	const struct nlattr *a;
+	const struct nlattr *a, *k;
 
 	l->up = info->ifi_flags & IFF_UP;
 	mnl_attr_for_each(a, h, sizeof(*info)) {
@@ -161,6 +161,10 @@ static int on_link(const struct nlmsghdr *h, void *arg)
 			memcpy(l->mac, mnl_attr_get_payload(a), 6);
 		else if (mnl_attr_get_type(a) == IFLA_MTU)
 			l->mtu = mnl_attr_get_u32(a);
+		else if (mnl_attr_get_type(a) == IFLA_LINKINFO)
+			mnl_attr_for_each_nested(k, a)
+				if (mnl_attr_get_type(k) == IFLA_INFO_KIND)
+					l->veth = !strcmp(mnl_attr_get_str(k), "veth");
 	}
 	return MNL_CB_STOP;
 }

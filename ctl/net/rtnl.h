@@ -34,6 +34,7 @@ struct rtnl_link {
 	uint8_t mac[6];
 	uint32_t mtu;
 	bool up;
+	bool veth;
 };
 int rtnl_link(struct rtnl *n, uint32_t ifindex, struct rtnl_link *link);
 

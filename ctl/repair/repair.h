@@ -47,6 +47,7 @@ struct repair_image {
 	bool v6_socket;
 	bool connected; /* UDP */
 	bool frozen;
+	bool filled; /* destination: repair_restore() has begun */
 	const char *step;
 
 	uint32_t rcv_nxt, write_seq;
@@ -77,8 +78,8 @@ bool repair_is_empty(int fd, const struct repair_image *image);
 
 int repair_freeze(int fd, struct repair_image *image);
 int repair_extract(int fd, struct repair_image *image);
-/* 1 where a segment arrived since repair_extract(), or the application ended the connection; 0 not,
- * or -errno. */
+/* 1 where a segment or datagram arrived since repair_extract(), or the application ended the
+ * connection; 0 not, or -errno. Then 3, 4 and 5 can be done once more on the same sockets. */
 int repair_arrived(int fd, const struct repair_image *image);
 int repair_close(int fd, struct repair_image *image);
 int repair_unfreeze(int fd, struct repair_image *image);
@@ -97,6 +98,7 @@ void repair_image_clear(struct repair_image *image);
 int udp_freeze(int fd, struct repair_image *image);
 int udp_extract(int fd, struct repair_image *image);
 int udp_unfreeze(int fd, struct repair_image *image);
+int udp_arrived(int fd);
 int udp_restore(int fd, struct repair_image *image);
 
 #endif

@@ -100,6 +100,8 @@ int repair_freeze(int fd, struct repair_image *image)
 	if (image->flow.proto == IPPROTO_UDP)
 		return udp_freeze(fd, image);
 	r = settle(fd, image);
+	if (image->frozen)
+		return r; /* a second time: what changed the first time stays so */
 	/* repair forces it, so it is read before */
 	r = r ? r : opt_get(fd, SOL_SOCKET, SO_REUSEADDR, &image->reuseaddr, 4, image, "reuseaddr");
 	r = r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, image, "repair-on");
@@ -228,7 +230,7 @@ int repair_arrived(int fd, const struct repair_image *image)
 	int r;
 
 	if (image->flow.proto == IPPROTO_UDP)
-		return 0; /* queued at the origin, too late to be carried: lost as on any path */
+		return udp_arrived(fd);
 	r = get_info(fd, &info, &scratch);
 	if (r)
 		return r;
@@ -402,6 +404,9 @@ int repair_restore(int fd, struct repair_image *image)
 	if (image->flow.proto == IPPROTO_UDP)
 		return udp_restore(fd, image);
 	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, image, "repair-on");
+	if (!r && image->filled) /* a second time: empty again */
+		r = disconnect(fd);
+	image->filled = true;
 	r = r ? r : set_sequence(fd, TCP_SEND_QUEUE, image->write_seq - image->outq, image);
 	r = r ? r : set_sequence(fd, TCP_RECV_QUEUE, image->rcv_nxt - image->inq, image);
 	r = r ? r : set_segment_size(fd, image);

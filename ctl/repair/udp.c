@@ -14,11 +14,27 @@
 
 int udp_freeze(int fd, struct repair_image *image)
 {
-	int r = opt_get(fd, SOL_SOCKET, SO_REUSEADDR, &image->reuseaddr, 4, image, "reuseaddr");
+	int r;
 
+	if (image->frozen) /* a second time: from the start again */
+		return opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, 0, image, "peek-off");
+	r = opt_get(fd, SOL_SOCKET, SO_REUSEADDR, &image->reuseaddr, 4, image, "reuseaddr");
 	r = r ? r : peek_off_take(fd, 0, image);
 	image->frozen = !r;
 	return r;
+}
+
+/* Anything behind what was peeked. A pending ICMP error is nothing that moves. */
+int udp_arrived(int fd)
+{
+	int error;
+	socklen_t size = sizeof(error);
+	char c;
+
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+	if (recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0)
+		return 1;
+	return errno == EAGAIN ? 0 : -errno;
 }
 
 int udp_unfreeze(int fd, struct repair_image *image)
@@ -53,6 +69,8 @@ int udp_extract(int fd, struct repair_image *image)
 	struct datagram **last = &image->datagrams;
 	int r, error;
 
+	repair_image_clear(image);
+	image->inq = 0;
 	if (!buf)
 		return -ENOMEM;
 	/* a pending ICMP error would come in place of the first datagram */

@@ -124,8 +124,12 @@ struct ferry_template {
 	__u32 csum; /* IPv4: ones' complement sum of the header with length, DS field, checksum 0 */
 	__u16 mtu;  /* of the outer IP packet */
 	__u8 length; /* of header: FERRY_OUTER4 or FERRY_OUTER6 + 14 */
-	__u8 pad[5];
+	__u8 flags;
+	__u8 pad[4];
 };
+/* By redirect even where the packet came in by this device: a veth does not kick its peer for
+ * XDP_TX unless the peer has a program of its own (drivers/net/veth.c, veth_xdp_flush). */
+#define FERRY_TEMPLATE_REDIRECT 1
 struct ferry_nexthop {
 	__u32 live;
 	__u32 node;

@@ -8,7 +8,8 @@
 
 void put(struct buf *o, const void *data, size_t n)
 {
-	memcpy(o->b + o->n, data, n);
+	if (n)
+		memcpy(o->b + o->n, data, n);
 	o->n += n;
 }
 
@@ -168,8 +169,9 @@ static void put_icmp(struct buf *o, const struct inner *i, const uint8_t *src, c
 	put8(o, i->v6 ? 0 : 4);
 	put16(o, 0);
 	put32(o, 1280);
-	put_ip(o, i->v6, service, client, i->proto, 60, 0, 7, 0x4000, 1200);
-	put_l4(&whole, i->v6, service, client, i->proto, true, 1200);
+	put_ip(o, i->v6, i->reply ? client : service, i->reply ? service : client, i->proto, 60,
+	       0, 7, 0x4000, 1200);
+	put_l4(&whole, i->v6, service, client, i->proto, !i->reply, 1200);
 	put(o, whole.b, quoted_l4);
 	poke16(o->b + at + 2,
 	       checksum(o->b + at, o->n - at, i->v6 ? pseudo(true, src, dst, 58, o->n - at) : 0));
@@ -185,7 +187,8 @@ void build_inner(struct buf *o, const struct inner *i)
 	if (i->icmp) {
 		if (!i->length)
 			l4 = 8 + header + 8; /* RFC 792's minimum */
-		addr_node(src, i->v6, 254);
+		if (!i->reply)
+			addr_node(src, i->v6, 254);
 		put_ip(o, i->v6, src, dst, i->v6 ? 58 : 1, i->ttl, i->tos, 11, 0, l4);
 		put_icmp(o, i, src, dst, l4 - 8 - header);
 		return;

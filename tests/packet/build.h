@@ -30,7 +30,7 @@ struct buf {
 
 struct inner {
 	bool v6;
-	bool icmp; /* an error that quotes what the service sent to the client */
+	bool icmp; /* an error that quotes what its receiver had sent */
 	bool reply; /* service to client */
 	uint8_t proto; /* 6 or 17, of the quoted packet where icmp */
 	uint8_t ttl, tos;

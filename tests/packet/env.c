@@ -70,12 +70,14 @@ static int set_hop(struct env *e, uint32_t hop, uint32_t live, uint32_t ifindex,
 {
 	for (uint32_t node = hop; node <= hop + 1; node++) {
 		struct ferry_nexthop nh = { .live = live, .node = node };
+		uint8_t flags = hop == HOP_VETH ? FERRY_TEMPLATE_REDIRECT : 0;
 		int r;
 
 		/* the other template is a trap: the right family, nobody's address */
 		r = set_template(e, &nh.template[0], node, ifindex, mtu);
 		if (!r)
 			r = set_template(e, &nh.template[1], node + 100, ifindex, mtu);
+		nh.template[0].flags = nh.template[1].flags = flags;
 		if (!r && bpf_map_update_elem(bpf_map__fd(e->steer->maps.nexthops), &node, &nh, 0))
 			r = -errno;
 		if (r)
@@ -100,7 +102,8 @@ static int set_world(struct env *e)
 	uint32_t other = if_nametoindex("other0"), lo = IFINDEX_LO;
 	int devices = bpf_map__fd(e->steer->maps.devices), r;
 
-	if (!other || bpf_map_update_elem(devices, &other, &other, 0))
+	if (!other || bpf_map_update_elem(devices, &other, &other, 0) ||
+	    bpf_map_update_elem(devices, &lo, &lo, 0))
 		return -ENODEV;
 	for (uint32_t node = 1; node <= 3; node++) {
 		for (int v6 = 0; v6 < 2; v6++) {
@@ -117,6 +120,7 @@ static int set_world(struct env *e)
 	r = r ?: set_hop(e, HOP_OTHER, 1, other, MTU);
 	r = r ?: set_hop(e, HOP_UNRESOLVED, 0, lo, MTU);
 	r = r ?: set_hop(e, HOP_NO_DEVICE, 1, 4242, MTU);
+	r = r ?: set_hop(e, HOP_VETH, 1, lo, MTU);
 	return r ?: set_hop(e, HOP_JUMBO, 1, lo, MTU_JUMBO);
 }
 
@@ -139,10 +143,10 @@ static int load(struct env *e)
 	s->rodata->cfg_vni = htonl(e->world.vni << 8);
 	s->rodata->cfg_fence_in = g->rodata->cfg_fence_out = !e->world.no_fence;
 	s->rodata->cfg_seed = g->rodata->cfg_seed = SEED;
-	s->rodata->cfg_mask4 = s->rodata->cfg_mask6 = BUCKETS - 1;
-	g->rodata->cfg_mask4 = g->rodata->cfg_mask6 = BUCKETS - 1;
-	bpf_map__set_max_entries(s->maps.flows4, BUCKETS);
-	bpf_map__set_max_entries(s->maps.flows6, BUCKETS);
+	s->rodata->cfg_mask4 = s->rodata->cfg_mask6 = e->world.buckets - 1;
+	g->rodata->cfg_mask4 = g->rodata->cfg_mask6 = e->world.buckets - 1;
+	bpf_map__set_max_entries(s->maps.flows4, e->world.buckets);
+	bpf_map__set_max_entries(s->maps.flows6, e->world.buckets);
 	bpf_map__set_max_entries(s->maps.stash, 64);
 	bpf_map__set_max_entries(s->maps.words, UNITS);
 	bpf_map__set_max_entries(s->maps.records, UNITS);
@@ -154,6 +158,16 @@ static int load(struct env *e)
 	bpf_map__reuse_fd(g->maps.words, bpf_map__fd(s->maps.words));
 	bpf_map__reuse_fd(g->maps.counters, bpf_map__fd(s->maps.counters));
 	return egress_bpf__load(g) ? -errno : 0;
+}
+
+static size_t size4(const struct env *e)
+{
+	return e->world.buckets * sizeof(struct ferry_bucket4);
+}
+
+static size_t size6(const struct env *e)
+{
+	return e->world.buckets * sizeof(struct ferry_bucket6);
 }
 
 static void *map_of(struct bpf_map *m, size_t size)
@@ -168,16 +182,17 @@ int env_open(struct env *e, struct world world)
 	int r;
 
 	*e = (struct env){ .world = world };
+	e->world.buckets = world.buckets ?: BUCKETS;
 	r = load(e);
 	if (r)
 		return r;
 	e->words = map_of(e->steer->maps.words, UNITS * sizeof(*e->words));
 	e->records = map_of(e->steer->maps.records, UNITS * sizeof(*e->records));
 	e->table = (struct table){
-		.bucket4 = map_of(e->steer->maps.flows4, BUCKETS * sizeof(struct ferry_bucket4)),
-		.bucket6 = map_of(e->steer->maps.flows6, BUCKETS * sizeof(struct ferry_bucket6)),
-		.buckets4 = BUCKETS,
-		.buckets6 = BUCKETS,
+		.bucket4 = map_of(e->steer->maps.flows4, size4(e)),
+		.bucket6 = map_of(e->steer->maps.flows6, size6(e)),
+		.buckets4 = e->world.buckets,
+		.buckets6 = e->world.buckets,
 		.seed = SEED,
 		.stash = bpf_map__fd(e->steer->maps.stash),
 		.stash_max = 64,
@@ -191,8 +206,8 @@ void env_close(struct env *e)
 {
 	munmap(e->words, UNITS * sizeof(*e->words));
 	munmap(e->records, UNITS * sizeof(*e->records));
-	munmap(e->table.bucket4, BUCKETS * sizeof(struct ferry_bucket4));
-	munmap(e->table.bucket6, BUCKETS * sizeof(struct ferry_bucket6));
+	munmap(e->table.bucket4, size4(e));
+	munmap(e->table.bucket6, size6(e));
 	table_close(&e->table);
 	egress_bpf__destroy(e->egress);
 	steer_bpf__destroy(e->steer);
@@ -233,6 +248,13 @@ uint16_t flow_sport(const struct env *e, const struct ferry_flow *f)
 	return 0xc000 | (hash_of(e, f).first & 0x3fff);
 }
 
+bool flow_in_all_buckets(const struct env *e, const struct ferry_flow *f)
+{
+	struct ferry_hash h = hash_of(e, f);
+
+	return e->world.buckets == 2 && (h.first ^ h.second) & 1;
+}
+
 int env_flow(struct env *e, const struct ferry_flow *f, uint32_t unit)
 {
 	return table_insert(&e->table, f, unit);
@@ -241,7 +263,7 @@ int env_flow(struct env *e, const struct ferry_flow *f, uint32_t unit)
 int env_flow_stash(struct env *e, const struct ferry_flow *f, uint32_t unit)
 {
 	struct ferry_hash h = hash_of(e, f);
-	uint32_t i[2] = { h.first % BUCKETS, h.second % BUCKETS };
+	uint32_t i[2] = { h.first % e->world.buckets, h.second % e->world.buckets };
 
 	for (int n = 0; n < 2; n++) {
 		if (flow_is_v6(f))
@@ -274,8 +296,8 @@ void env_clear(struct env *e)
 {
 	empty(bpf_map__fd(e->steer->maps.services));
 	empty(e->table.stash);
-	memset(e->table.bucket4, 0, BUCKETS * sizeof(struct ferry_bucket4));
-	memset(e->table.bucket6, 0, BUCKETS * sizeof(struct ferry_bucket6));
+	memset(e->table.bucket4, 0, size4(e));
+	memset(e->table.bucket6, 0, size6(e));
 	memset(e->words, 0, UNITS * sizeof(*e->words));
 	memset(e->records, 0, UNITS * sizeof(*e->records));
 	table_close(&e->table);

@@ -28,6 +28,7 @@ enum hop {
 	HOP_UNRESOLVED = 6,
 	HOP_NO_DEVICE = 8, /* its device is not in the device map */
 	HOP_JUMBO = 10,
+	HOP_VETH = 12, /* out of lo, but by redirect */
 	HOP_BEYOND = 2000, /* no such entry */
 };
 
@@ -36,6 +37,7 @@ struct world {
 	uint32_t vni;
 	bool open; /* no tag asked for, no IPv6 tunnel address */
 	bool no_fence; /* the switches of the negative controls */
+	uint32_t buckets; /* of each flow table; 0: BUCKETS */
 };
 #define WORLD ((struct world){ .self = 1, .vni = 0xfe44 })
 
@@ -73,6 +75,8 @@ int env_egress(struct env *e, const struct buf *frame, uint32_t ifindex, struct 
 
 /* The outer source port of the flow, by the shared hash; checked to be dynamic by its callers. */
 uint16_t flow_sport(const struct env *e, const struct ferry_flow *f);
+/* Of two buckets, the flow's choices are one each. */
+bool flow_in_all_buckets(const struct env *e, const struct ferry_flow *f);
 const char *reason_name(unsigned int reason);
 
 #endif

@@ -151,7 +151,8 @@ static uint32_t frame_want(const struct env *e, struct buf *f, const struct vari
 	o.sport = flow_sport(e, &flow);
 	eth_out(f, v->out6, o.to);
 	build_outer(f, &o, v->inner6, inner.b, inner.n);
-	return hop_of(v) - v->out6 == HOP_OTHER ? XDP_REDIRECT : XDP_TX;
+	return (hop_of(v) & ~1U) == HOP_OTHER || (hop_of(v) & ~1U) == HOP_VETH ? XDP_REDIRECT :
+										 XDP_TX;
 }
 
 static void check_unit(const struct env *e, const struct variant *v)
@@ -220,8 +221,8 @@ void row_run(struct env *e, const struct row *row)
 
 		if (v.kind > K_ALL)
 			break;
-		if (v.kind & kinds && (row->tunnelled || !v.in6) && (row->want == SEND || row->hop ||
-		    row->service > 1 || !v.out6))
+		if (v.kind & kinds && (row->tunnelled || !v.in6) &&
+		    (row->hop || row->service > 1 || !v.out6))
 			variant_run(e, &v);
 	}
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What takes more than one packet, or another world than the rows': the switch of a live template,
- * headroom used up, a record over several stamps, no tag configured, the negative controls' switches.
+ * headroom used up, a record over several stamps, no tag configured, the negative controls'
+ * switches.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,11 +101,11 @@ static void headroom_runs_out(void **state)
 		struct ferry_service_key key = { .port = htons(6081), .proto = 17 };
 		struct ferry_service s = { .hop = HOP_SAME + v6 };
 		uint32_t fit = v6 ? 2 : 3;
+		int services = bpf_map__fd(env.steer->maps.services);
 
 		env_clear(&env);
 		addr_node(key.addr, v6, s.hop);
-		assert_int_equal(bpf_map_update_elem(bpf_map__fd(env.steer->maps.services), &key, &s,
-						     0), 0);
+		assert_int_equal(bpf_map_update_elem(services, &key, &s, 0), 0);
 		assert_int_equal(env_service(&env, v6, 6, s.hop), 0);
 		raw(&in, v6);
 		assert_int_equal(env_steer(&env, &in, IFINDEX_LO, fit, &got), 0);
@@ -121,7 +122,9 @@ static void headroom_runs_out(void **state)
 
 static void the_record_keeps_the_newest_stamp(void **state)
 {
-	static const uint32_t stamps[][2] = { { 105, 105 }, { 103, 105 }, { 100, 105 }, { 107, 107 } };
+	static const uint32_t stamps[][2] = {
+		{ 105, 105 }, { 103, 105 }, { 100, 105 }, { 107, 107 },
+	};
 
 	(void)state;
 	for (int v6 = 0; v6 < 2; v6++) {
@@ -172,6 +175,37 @@ static void ce_keeps_every_checksum_right(void **state)
 	}
 }
 
+/* The template's sum, length and DS field together can carry twice, if the sum is just so: its
+ * TTL and identification are chosen for it (of the sum in memory order, low and high octet). */
+static void every_outer_checksum_is_right(void **state)
+{
+	int fd = bpf_map__fd(env.steer->maps.nexthops);
+	uint32_t hop = HOP_SAME;
+	struct ferry_nexthop nh;
+	struct ferry_template *t = &nh.template[0];
+
+	(void)state;
+	hold(false, FERRY_WORD(1, FERRY_REMOTE, HOP_SAME));
+	assert_int_equal(bpf_map_lookup_elem(fd, &hop, &nh), 0);
+	t->header[ETH + 8] += 0xfc - (t->csum & 0xff);
+	t->header[ETH + 5] += 0xfe - (t->csum >> 8);
+	t->csum = 0xfefc;
+	assert_int_equal(bpf_map_update_elem(fd, &hop, &nh, 0), 0);
+	for (int ecn = 0; ecn < 4; ecn += 3) {
+		for (size_t n = 40; n <= MTU - OVERHEAD(false); n++) {
+			struct inner i = { .proto = 6, .ttl = 61, .tos = ecn, .length = n };
+
+			in.n = 0;
+			eth_in(&in, false);
+			build_inner(&in, &i);
+			steer(XDP_TX, FERRY_R_REMOTE, 0);
+			if (checksum(got.out.b + ETH, 20, 0))
+				fail_msg("%zu octets, ECN %d: checksum %02x%02x", n, ecn,
+					 got.out.b[ETH + 10], got.out.b[ETH + 11]);
+		}
+	}
+}
+
 /* Entropy (RFC 8926 section 3.3): flows spread over outer ports, one flow keeps its own. */
 static void flows_spread_over_outer_ports(void **state)
 {
@@ -199,6 +233,37 @@ static void flows_spread_over_outer_ports(void **state)
 		}
 	}
 	assert_true(ports > 120); /* of 128; expected 127.5 */
+}
+
+/* With one bucket the hash hides nothing: only what the reader compares keeps flows apart. */
+static void a_flow_is_all_of_its_tuple(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		int v6 = i & 1, stash = i >> 1, last = v6 ? 44 : 24;
+		struct ferry_flow f;
+
+		env_clear(&env);
+		env.words[UNIT] = FERRY_WORD(1, FERRY_LOCAL, 0);
+		flow_key(&f, v6, 6, false);
+		assert_int_equal(stash ? env_flow_stash(&env, &f, UNIT) : env_flow(&env, &f, UNIT),
+				 0);
+		raw(&in, v6);
+		steer(XDP_PASS, FERRY_R_LOCAL, 0);
+		for (int octet = v6 ? 8 : 12; octet < last; octet++) {
+			in.b[ETH + octet] ^= 0x40;
+			steer(XDP_PASS, FERRY_R_FOREIGN, 0);
+			in.b[ETH + octet] ^= 0x40;
+		}
+		in.b[ETH + (v6 ? 6 : 9)] = 17;
+		steer(XDP_PASS, FERRY_R_FOREIGN, 0);
+	}
+}
+
+static int open_one_bucket(void **state)
+{
+	(void)state;
+	return env_open(&env, (struct world){ .self = 1, .vni = 0xfe44, .buckets = 1 });
 }
 
 static int open_ours(void **state)
@@ -275,6 +340,10 @@ int run_steps(void)
 		cmocka_unit_test(a_raised_word_makes_the_old_claim_old),
 		cmocka_unit_test(ce_keeps_every_checksum_right),
 		cmocka_unit_test(flows_spread_over_outer_ports),
+		cmocka_unit_test(every_outer_checksum_is_right), /* leaves its template */
+	};
+	const struct CMUnitTest one_bucket[] = {
+		cmocka_unit_test(a_flow_is_all_of_its_tuple),
 	};
 	const struct CMUnitTest without_tag[] = {
 		cmocka_unit_test(without_a_tag_none_is_asked_for),
@@ -285,6 +354,7 @@ int run_steps(void)
 	};
 
 	return cmocka_run_group_tests_name("steps", ours, open_ours, close_it) +
+	       cmocka_run_group_tests_name("one bucket", one_bucket, open_one_bucket, close_it) +
 	       cmocka_run_group_tests_name("no tag", without_tag, open_without_tag, close_it) +
 	       cmocka_run_group_tests_name("no fence", without_fence, open_without_fence, close_it);
 }

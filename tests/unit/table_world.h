@@ -47,8 +47,8 @@ static inline void world_open(struct world *w, bool v6, uint32_t buckets, uint32
 		.grace_arg = w,
 	};
 	if (stash) {
-		w->t.stash = bpf_map_create(BPF_MAP_TYPE_HASH, "stash", sizeof(struct ferry_flow), 4,
-					    stash, NULL);
+		w->t.stash = bpf_map_create(BPF_MAP_TYPE_HASH, "stash",
+					    sizeof(struct ferry_flow), 4, stash, NULL);
 		assert_true(w->t.stash >= 0);
 		w->t.stash_max = stash;
 	}

@@ -218,7 +218,7 @@ static void queued_datagrams_stay_after_an_abort(void **state)
 {
 	(void)state;
 	for (enum family f = V4; f < FAMILIES; f++) {
-		for (int peek = -1; peek < 11; peek += 11) {
+		for (int peek = -1; peek < 2; peek++) {
 			int server = bound(f, SOCK_DGRAM), client = client_of(server, f);
 			struct repair_image image;
 			char c[4000];
