@@ -178,7 +178,8 @@ static int on_unit(struct app *app, const struct ferry_app_message *m, struct re
 		take_sockets(u, in);
 	else if (m->type == FERRY_APP_READY && move_in(u->move, STAGE_QUIESCE))
 		take_state(u->move, m, in);
-	else if (m->type == FERRY_APP_REFUSE && move_in(u->move, STAGE_QUIESCE))
+	else if (m->type == FERRY_APP_REFUSE &&
+		 (move_in(u->move, STAGE_BORROW) || move_in(u->move, STAGE_QUIESCE)))
 		fail(u->move, "app-refused", "");
 	return 0;
 }

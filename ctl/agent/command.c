@@ -90,13 +90,13 @@ void command_run(struct agent *a, int fd, const char *request, size_t size)
 
 	if (!object || json_unpack(object, "{s:s, s?s, s?s}", "command", &verb, "unit", &unit,
 				   "to", &to))
-		failed(fd, "protocol", "a JSON object with a command is wanted");
+		failed(fd, "bad-command", "a JSON object with a command is wanted");
 	else if (!strcmp(verb, "move"))
 		run_move(a, fd, unit, to);
 	else if (!strcmp(verb, "ping"))
 		answer(fd, json_pack("{s:s, s:i}", "node", a->config.self->name, "pid",
 				     (int)getpid()));
 	else
-		failed(fd, "protocol", "no such command");
+		failed(fd, "bad-command", "no such command");
 	json_decref(object);
 }

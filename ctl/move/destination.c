@@ -177,9 +177,10 @@ static int check_lent(struct move *m, const int *fds, unsigned int i)
 
 void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int count)
 {
-	int r = count == m->count && m->bundle >= 0 ? STAGE_DONE :
-						      move_refuse(m, "app-sockets", "%u of %u lent",
-								  count, m->count);
+	int r = count == m->count && m->bundle >= 0 ?
+			STAGE_DONE :
+			move_refuse(m, "app-sockets", "%u of %u lent, with%s a memfd", count,
+				    m->count, m->bundle >= 0 ? "" : "out");
 
 	m->handle = handle;
 	for (unsigned int i = 0; !r && i < count; i++)

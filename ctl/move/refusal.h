@@ -21,6 +21,7 @@
 	X("flow-owned", "a flow belongs to another unit already: withdraw that one first")         \
 	X("table-full", "the flow or unit table is full: raise buckets, stash or units")           \
 	X("no-memory", "out of memory or descriptors")                                             \
+	X("bad-command", "the agent does not understand the command: is ferry of its version?")    \
 	X("no-such-unit", "no application here holds that unit")                                   \
 	X("no-such-node", "the configuration knows no such node, or it is this one")               \
 	X("node-down", "no connection to that node's agent: is it running?")                       \
