@@ -25,9 +25,13 @@ struct agent {
 	struct node *nodes; /* n_nodes of them, in the order of the configuration */
 	struct vip *vips;
 	uint32_t next_request;
+	uint64_t netns; /* cookie of the network namespace it works in */
 };
 
-/* app.c: applications and commands on the UNIX socket. */
+/* accept.c: accept() has failed; where descriptors are short, it is not tried again at once. */
+void accept_later(sd_event_source *listener, int error);
+
+/* app_io.c: applications and commands on the UNIX socket. */
 int app_listen(struct agent *a, const char *path);
 
 /* command.c: one JSON request, answered on fd (which it owns from here on). */

@@ -1,39 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The UNIX socket: applications (ferry/app.h) and commands (JSON, command.c). Who is on the other
- * side is what the kernel says of it when it is accepted. A message that breaks the protocol ends
- * that connection and no other.
+ * What applications say (ferry/app.h). Who is on the other side is what the kernel said of it when
+ * it was accepted (app_io.c). A message that breaks the protocol ends that connection and no other;
+ * a descriptor that is not what it should be ends the move that it is for, and no more.
  */
+#include <ctype.h>
 #include <errno.h>
-#include <grp.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include "agent/app.h"
+#include "agent/app_io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "move/move.h"
-
-#define COMMAND_MAX 4096
-
-struct app {
-	struct app *next;
-	struct agent *agent;
-	sd_event_source *source;
-	int fd;
-	struct ucred peer;
-	char kind[32]; /* "": has not said HELLO */
-};
-
-struct received {
-	char data[FERRY_APP_MESSAGE_MAX + 1];
-	ssize_t size;
-	int fds[FERRY_APP_SOCKETS];
-	unsigned int count;
-};
 
 const char *app_kind(const struct app *app)
 {
@@ -53,24 +32,6 @@ struct app *app_by_kind(struct agent *a, const char *kind)
 	return NULL;
 }
 
-bool app_alive(const struct app *app)
-{
-	char c;
-	ssize_t n = recv(app->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
-
-	return n > 0 || (n < 0 && errno == EAGAIN);
-}
-
-int app_send(struct app *app, const struct ferry_app_message *m)
-{
-	size_t sockets = m->type == FERRY_APP_LEND ? m->count : 0;
-	size_t size = sizeof(*m) + sockets * sizeof(m->sockets[0]);
-
-	if (!app)
-		return -ENOTCONN; /* gone since */
-	return send(app->fd, m, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 int app_say(struct app *app, enum ferry_app_type type, uint32_t id, const uint8_t uuid[16],
 	    const char *text)
 {
@@ -81,23 +42,14 @@ int app_say(struct app *app, enum ferry_app_type type, uint32_t id, const uint8_
 	return app_send(app, &m);
 }
 
-static void app_free(struct app *app)
+void app_gone(struct app *app)
 {
 	struct agent *a = app->agent;
 
-	for (struct app **at = &a->apps; *at; at = &(*at)->next) {
-		if (*at != app)
-			continue;
-		*at = app->next;
-		break;
-	}
 	move_app_gone(a, app);
 	for (struct unit *u = a->units; u; u = u->next)
 		if (u->app == app)
 			unit_give_up(u);
-	sd_event_source_disable_unref(app->source);
-	close_fd(&app->fd);
-	free(app);
 }
 
 static struct unit *unit_of(struct app *app, uint32_t handle)
@@ -108,6 +60,14 @@ static struct unit *unit_of(struct app *app, uint32_t handle)
 	return NULL;
 }
 
+/* It stands in log lines and in answers. */
+static bool printable(const char *text)
+{
+	while (isascii((unsigned char)*text) && isprint((unsigned char)*text))
+		text++;
+	return !*text;
+}
+
 static int on_hello(struct app *app, const struct ferry_app_message *m)
 {
 	struct ferry_app_message answer = {
@@ -115,7 +75,7 @@ static int on_hello(struct app *app, const struct ferry_app_message *m)
 		.version = FERRY_APP_VERSION,
 	};
 
-	if (app->kind[0] || !m->text[0])
+	if (app->kind[0] || !m->text[0] || !printable(m->text))
 		return -EPROTO;
 	answer.result = m->version != FERRY_APP_VERSION	  ? -EPROTO :
 			app_by_kind(app->agent, m->text) ? -EEXIST :
@@ -132,8 +92,10 @@ static int on_offer(struct app *app, const struct ferry_app_message *m, struct r
 	uint8_t none[16] = {};
 	char uuid[UUID_TEXT];
 
-	if (!m->count || m->count != in->count || unit_of(app, m->id))
+	if (!m->count || unit_of(app, m->id) || (m->count != in->count && !in->cut))
 		return -EPROTO;
+	if (in->cut)
+		return app_say(app, FERRY_APP_OFFERED, m->id, none, "no-memory");
 	if (unit_offer(app->agent, app, m->id, in->fds, m->sockets, m->count, &u, &refusal)) {
 		log_info("unit of '%s' (pid %d) refused: %s", app->kind, app->peer.pid, refusal);
 		return app_say(app, FERRY_APP_OFFERED, m->id, none, refusal);
@@ -145,29 +107,59 @@ static int on_offer(struct app *app, const struct ferry_app_message *m, struct r
 
 static void on_withdraw(struct unit *u)
 {
+	if (u->move && u->move->flipped)
+		return; /* not its own any more */
 	if (u->move) { /* fails it, and leaves the unit */
 		move_refuse(u->move, "not-connected", "withdrawn by the application");
-		if (u->move->flipped)
-			return;
 		move_fail(u->move);
 	}
 	unit_give_up(u);
 }
 
-/* READY: the state is in a memfd, read whole by its size. */
-static int take_state(struct move *m, const struct ferry_app_message *msg, struct received *in)
+static void fail(struct move *m, const char *refusal, const char *detail)
+{
+	move_refuse(m, refusal, "%s", detail);
+	move_fail(m);
+}
+
+/* Memory that the kernel gives at once: a read from, or a write to, any other file may wait. */
+static bool is_memfd(int fd)
+{
+	return fcntl(fd, F_GET_SEALS) >= 0;
+}
+
+/* BORROW is answered: with as many descriptors as were offered, or the move ends. */
+static void take_sockets(struct unit *u, struct received *in)
+{
+	struct move *m = u->move;
+
+	if (in->count != u->count) {
+		fail(m, in->cut ? "no-memory" : "app-sockets", "not as many as were offered");
+		return;
+	}
+	for (unsigned int i = 0; i < u->count; i++)
+		m->fds[i] = TAKE_FD(in->fds[i]);
+	move_advance(m, STAGE_BORROW);
+}
+
+/* QUIESCE is answered: the state is in a memfd, read whole by its size. */
+static void take_state(struct move *m, const struct ferry_app_message *msg, struct received *in)
 {
 	ssize_t n;
 
-	if (in->count != 1 || msg->size > FERRY_APP_STATE_MAX)
-		return -EPROTO;
+	if (in->count != 1 || !is_memfd(in->fds[0]) || msg->size > FERRY_APP_STATE_MAX) {
+		fail(m, in->cut ? "no-memory" : "app-state", "no memfd of its size");
+		return;
+	}
 	free(m->state);
 	m->state = malloc(msg->size + 1);
 	n = m->state ? pread(in->fds[0], m->state, msg->size, 0) : -1;
-	if (n != (ssize_t)msg->size)
-		return -EPROTO;
+	if (n != (ssize_t)msg->size) {
+		fail(m, m->state ? "app-state" : "no-memory", "the memfd is shorter than its size");
+		return;
+	}
 	m->state_size = msg->size;
-	return 0;
+	move_advance(m, STAGE_QUIESCE);
 }
 
 static int on_unit(struct app *app, const struct ferry_app_message *m, struct received *in)
@@ -182,22 +174,13 @@ static int on_unit(struct app *app, const struct ferry_app_message *m, struct re
 	}
 	if (!u->move)
 		return 0;
-	if (m->type == FERRY_APP_SOCKETS_ARE && move_in(u->move, STAGE_BORROW)) {
-		if (in->count != u->count)
-			return -EPROTO;
-		for (unsigned int i = 0; i < u->count; i++)
-			u->move->fds[i] = TAKE_FD(in->fds[i]);
-		move_advance(u->move, STAGE_BORROW);
-	} else if (m->type == FERRY_APP_READY && move_in(u->move, STAGE_QUIESCE)) {
-		int r = take_state(u->move, m, in);
-
-		if (r)
-			return r;
-		move_advance(u->move, STAGE_QUIESCE);
-	} else if (m->type == FERRY_APP_REFUSE && move_in(u->move, STAGE_QUIESCE)) {
-		move_refuse(u->move, "app-refused", "%s", "");
-		move_fail(u->move);
-	}
+	if (m->type == FERRY_APP_SOCKETS_ARE && move_in(u->move, STAGE_BORROW))
+		take_sockets(u, in);
+	else if (m->type == FERRY_APP_READY && move_in(u->move, STAGE_QUIESCE))
+		take_state(u->move, m, in);
+	else if (m->type == FERRY_APP_REFUSE &&
+		 (move_in(u->move, STAGE_BORROW) || move_in(u->move, STAGE_QUIESCE)))
+		fail(u->move, "app-refused", "");
 	return 0;
 }
 
@@ -208,7 +191,7 @@ static int on_lent(struct app *app, const struct ferry_app_message *m, struct re
 	if (!move || move->app != app)
 		return 0; /* ended meanwhile; what was lent is closed with the message */
 	if (m->type == FERRY_APP_BUNDLE) {
-		if (in->count == 1 && move->bundle < 0)
+		if (in->count == 1 && move->bundle < 0 && is_memfd(in->fds[0]))
 			move->bundle = TAKE_FD(in->fds[0]);
 		return 0;
 	}
@@ -217,7 +200,7 @@ static int on_lent(struct app *app, const struct ferry_app_message *m, struct re
 	return 0;
 }
 
-static int on_message(struct app *app, struct received *in)
+int app_message(struct app *app, struct received *in)
 {
 	struct ferry_app_message *m = (struct ferry_app_message *)in->data;
 	size_t sockets = m->type == FERRY_APP_OFFER ? m->count : 0;
@@ -243,118 +226,4 @@ static int on_message(struct app *app, struct received *in)
 		return on_lent(app, m, in);
 	}
 	return -EPROTO;
-}
-
-/* One message and its descriptors. 0 is the end, -EAGAIN none now. */
-static ssize_t receive(int fd, struct received *in)
-{
-	char control[CMSG_SPACE(sizeof(in->fds))];
-	struct iovec iov = { in->data, sizeof(in->data) };
-	struct msghdr h = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-
-	in->count = 0;
-	in->size = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (in->size < 0)
-		return -errno;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		in->count = (unsigned int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		memcpy(in->fds, CMSG_DATA(c), in->count * sizeof(int));
-	}
-	return h.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO : in->size;
-}
-
-static int handle(struct app *app)
-{
-	struct received in;
-	ssize_t n = receive(app->fd, &in);
-	int r;
-
-	if (n == -EAGAIN)
-		return 0;
-	if (n <= 0) {
-		r = n ? (int)n : -ECONNRESET;
-	} else if (in.data[0] == '{' && !app->kind[0]) {
-		in.data[n] = 0;
-		command_run(app->agent, TAKE_FD(app->fd), in.data, (size_t)n);
-		r = -ESHUTDOWN;
-	} else {
-		r = on_message(app, &in);
-	}
-	for (unsigned int i = 0; i < in.count; i++)
-		close_fd(&in.fds[i]);
-	return r;
-}
-
-static int on_io(sd_event_source *s, int fd, uint32_t events, void *arg)
-{
-	struct app *app = arg;
-	int r = handle(app);
-
-	(void)s, (void)fd, (void)events;
-	if (!r)
-		return 0;
-	if (app->kind[0])
-		log_info("application '%s' (pid %d) is gone: %s", app->kind, app->peer.pid,
-			 strerror(-r));
-	else if (r == -EPROTO)
-		log_warning("pid %d (uid %u) broke the socket's protocol", app->peer.pid,
-			    app->peer.uid);
-	app_free(app);
-	return 0;
-}
-
-static int on_accept(sd_event_source *s, int listener, uint32_t events, void *arg)
-{
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct app *app = fd < 0 ? NULL : calloc(1, sizeof(*app));
-	socklen_t size = sizeof(app->peer);
-
-	(void)s, (void)events;
-	if (!app) {
-		close_fd(&fd);
-		return 0;
-	}
-	app->agent = arg;
-	app->fd = fd;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &app->peer, &size) ||
-	    sd_event_add_io(app->agent->event, &app->source, fd, EPOLLIN, on_io, app) < 0) {
-		close(fd);
-		free(app);
-		return 0;
-	}
-	app->next = app->agent->apps;
-	app->agent->apps = app;
-	return 0;
-}
-
-int app_listen(struct agent *a, const char *path)
-{
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	struct group *group = getgrnam("ferry");
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r = 0;
-
-	if (strlen(path) >= sizeof(un.sun_path) || fd < 0) {
-		close_fd(&fd);
-		return -ENAMETOOLONG;
-	}
-	strcpy(un.sun_path, path);
-	unlink(path); /* we hold the node's lock: nobody else listens there */
-	if (bind(fd, (struct sockaddr *)&un, sizeof(un)) || chmod(path, 0660) ||
-	    (group && chown(path, (uid_t)-1, group->gr_gid)) || listen(fd, 128))
-		r = -errno;
-	if (!r)
-		r = sd_event_add_io(a->event, NULL, fd, EPOLLIN, on_accept, a);
-	if (r < 0) {
-		log_error("cannot listen on %s: %s", path, strerror(-r));
-		close(fd);
-		return r;
-	}
-	return 0;
 }

@@ -55,9 +55,9 @@ void command_moved(int fd, const struct move *m, const char *failure, const char
 		 freeze_us(m));
 	if (fd < 0)
 		return;
-	answer(fd, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
+	answer(fd, json_pack("{s:s, s:s, s:s, s:I, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
 			     "unit", uuid, "from", m->agent->config.self->name, "to", to->name,
-			     "epoch", (int)m->epoch + 1, "sockets", (int)m->count, "freeze_us",
+			     "epoch", (json_int_t)m->epoch + 1, "sockets", (int)m->count, "freeze_us",
 			     freeze_us(m), "queued_bytes", "recv", (json_int_t)m->queued[0], "sent",
 			     (json_int_t)m->queued[1], "unsent", (json_int_t)m->queued[2],
 			     "lost_in_freeze",
@@ -90,13 +90,13 @@ void command_run(struct agent *a, int fd, const char *request, size_t size)
 
 	if (!object || json_unpack(object, "{s:s, s?s, s?s}", "command", &verb, "unit", &unit,
 				   "to", &to))
-		failed(fd, "protocol", "a JSON object with a command is wanted");
+		failed(fd, "bad-command", "a JSON object with a command is wanted");
 	else if (!strcmp(verb, "move"))
 		run_move(a, fd, unit, to);
 	else if (!strcmp(verb, "ping"))
 		answer(fd, json_pack("{s:s, s:i}", "node", a->config.self->name, "pid",
 				     (int)getpid()));
 	else
-		failed(fd, "protocol", "no such command");
+		failed(fd, "bad-command", "no such command");
 	json_decref(object);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Reads the configuration with inih. Each key is a row of a table: section, name, how to take its
- * value. What is not in the table is an error; what belongs together is checked once all is read.
+ * Reads the configuration with inih. A key that is not known, or that is given twice, is an error;
+ * what belongs together is checked once all is read.
  */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
@@ -14,14 +15,52 @@
 
 struct reader {
 	struct config *c;
+	FILE *file;
+	int line; /* that is being read or checked, 0 none */
+	const char *key; /* that is being read */
+	uint32_t fleet_keys;
 	char error[256]; /* of the first line that is wrong */
+	int error_line;
 };
 
 static int wrong(struct reader *r, const char *what, const char *value)
 {
-	if (!r->error[0])
-		snprintf(r->error, sizeof(r->error), "%s '%s'", what, value);
+	if (r->error[0])
+		return -EINVAL;
+	snprintf(r->error, sizeof(r->error), value ? "%s%s%s '%s'" : "%s%s%s", r->key ? r->key : "",
+		 r->key ? ": " : "", what, value);
+	r->error_line = r->line;
 	return -EINVAL;
+}
+
+static const char *const fleet_keys[] = { "vni", "tag", "packet", NULL };
+static const char *const node_keys[] = { "number",   "address",	 "port",     "interfaces", "tunnel",
+					 "role",     "buckets4", "buckets6", "stash",	   "units",
+					 NULL };
+static const char *const service_keys[] = { "address", "port", "protocol", "node", NULL };
+#define NODE_NEEDS 0x3U	   /* number, address */
+#define SERVICE_NEEDS 0xfU /* all */
+
+/* A key of the section, for the first time in it. */
+static int once(struct reader *r, const char *const keys[], const char *key, uint32_t *given)
+{
+	unsigned int i = 0;
+
+	while (keys[i] && strcmp(keys[i], key))
+		i++;
+	if (!keys[i])
+		return wrong(r, "no such key in its section", NULL);
+	if (*given & 1U << i)
+		return wrong(r, "given twice in its section", NULL);
+	*given |= 1U << i;
+	return 0;
+}
+
+bool config_valid_name(const char *name)
+{
+	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	return n && !name[n] && n < CONFIG_NAME && name[0] != '.';
 }
 
 static int number(struct reader *r, const char *value, uint32_t min, uint32_t max, uint32_t *to)
@@ -29,7 +68,7 @@ static int number(struct reader *r, const char *value, uint32_t min, uint32_t ma
 	char *end;
 	unsigned long n = strtoul(value, &end, 0);
 
-	if (!*value || *end || n < min || n > max) {
+	if (!isdigit((unsigned char)*value) || *end || n < min || n > max) {
 		char what[64];
 
 		snprintf(what, sizeof(what), "a number from %u to %u is wanted, not", min, max);
@@ -89,13 +128,10 @@ static int set_fleet(struct reader *r, const char *key, const char *value)
 		return number(r, value, 1, 0xffffff, &c->vni);
 	if (!strcmp(key, "packet"))
 		return number(r, value, 576, 65535, &c->packet);
-	if (strcmp(key, "tag"))
-		return wrong(r, "no such key in [fleet]:", key);
-	if (strlen(value) != 16)
+	if (strlen(value) != 16 || strspn(value, "0123456789abcdefABCDEF") != 16)
 		return wrong(r, "16 hexadecimal digits are wanted, not", value);
 	for (int i = 0; i < 8; i++)
-		if (sscanf(value + 2 * i, "%2hhx", &c->tag[i]) != 1)
-			return wrong(r, "16 hexadecimal digits are wanted, not", value);
+		sscanf(value + 2 * i, "%2hhx", &c->tag[i]);
 	return 0;
 }
 
@@ -129,9 +165,7 @@ static int set_node(struct reader *r, struct config_node *n, const char *key, co
 		return power_of_two(r, value, &n->buckets6);
 	if (!strcmp(key, "stash"))
 		return number(r, value, 1, 1U << 20, &n->stash);
-	if (!strcmp(key, "units"))
-		return number(r, value, 2, 1U << FERRY_UNIT_BITS, &n->units);
-	return wrong(r, "no such key in [node]:", key);
+	return number(r, value, 2, 1U << FERRY_UNIT_BITS, &n->units);
 }
 
 static int set_service(struct reader *r, struct config_service *s, const char *key,
@@ -153,11 +187,10 @@ static int set_service(struct reader *r, struct config_service *s, const char *k
 						       0;
 		return s->key.proto ? 0 : wrong(r, "tcp or udp is wanted, not", value);
 	}
-	if (!strcmp(key, "node")) {
-		snprintf(s->node, sizeof(s->node), "%s", value);
-		return 0;
-	}
-	return wrong(r, "no such key in [service]:", key);
+	if (!config_valid_name(value))
+		return wrong(r, "no node's name:", value);
+	strcpy(s->node, value);
+	return 0;
 }
 
 static struct config_node *node_section(struct config *c, const char *name)
@@ -203,17 +236,47 @@ static int on_key(void *user, const char *section, const char *key, const char *
 	struct config_service *s;
 	struct config_node *n;
 
+	r->key = key;
 	if (!strcmp(section, "fleet"))
-		return !set_fleet(r, key, value);
-	if (!strncmp(section, "node ", 5) && strlen(section + 5) < CONFIG_NAME) {
+		return !once(r, fleet_keys, key, &r->fleet_keys) && !set_fleet(r, key, value);
+	if (!strncmp(section, "node ", 5) && config_valid_name(section + 5)) {
 		n = node_section(r->c, section + 5);
-		return n && !set_node(r, n, key, value);
+		if (n && !n->line)
+			n->line = r->line;
+		return n && !once(r, node_keys, key, &n->keys) && !set_node(r, n, key, value);
 	}
-	if (!strncmp(section, "service ", 8) && strlen(section + 8) < CONFIG_NAME) {
+	if (!strncmp(section, "service ", 8) && config_valid_name(section + 8)) {
 		s = service_section(r->c, section + 8);
-		return s && !set_service(r, s, key, value);
+		if (s && !s->line)
+			s->line = r->line;
+		return s && !once(r, service_keys, key, &s->keys) && !set_service(r, s, key, value);
 	}
-	return !wrong(r, "no such section:", section);
+	return !wrong(r, "no such section, or its name has other characters than a-zA-Z0-9._-:",
+		      section);
+}
+
+/* inih knows the line only after the fact, and cuts one that is too long in two. */
+static char *next_line(char *to, int size, void *arg)
+{
+	struct reader *r = arg;
+	char *line = fgets(to, size, r->file);
+
+	if (!line)
+		return NULL;
+	r->line++;
+	r->key = NULL;
+	if (!strchr(line, '\n') && !feof(r->file))
+		wrong(r, "too long a line:", line);
+	return line;
+}
+
+static bool share_address(const struct config_node *a, const struct config_node *b)
+{
+	for (unsigned int i = 0; i < a->addresses; i++)
+		for (unsigned int k = 0; k < b->addresses; k++)
+			if (!memcmp(a->address[i], b->address[k], 16))
+				return true;
+	return false;
 }
 
 static int check_nodes(struct reader *r)
@@ -223,11 +286,11 @@ static int check_nodes(struct reader *r)
 	for (unsigned int i = 0; i < c->n_nodes; i++) {
 		struct config_node *n = &c->nodes[i];
 
-		if (!n->number || !n->addresses)
+		r->line = n->line;
+		if ((n->keys & NODE_NEEDS) != NODE_NEEDS || !n->addresses)
 			return wrong(r, "number or address is missing in node", n->name);
 		for (unsigned int k = 0; k < i; k++)
-			if (c->nodes[k].number == n->number ||
-			    !memcmp(c->nodes[k].address[0], n->address[0], 16))
+			if (c->nodes[k].number == n->number || share_address(&c->nodes[k], n))
 				return wrong(r, "number or address of another node has node",
 					     n->name);
 		if (!n->n_tunnel) {
@@ -238,24 +301,41 @@ static int check_nodes(struct reader *r)
 	return 0;
 }
 
-static int check(struct reader *r, const char *self)
+static int check_services(struct reader *r)
 {
 	struct config *c = r->c;
-	int e = check_nodes(r);
 
-	for (unsigned int i = 0; !e && i < c->n_services; i++) {
+	for (unsigned int i = 0; i < c->n_services; i++) {
 		struct config_service *s = &c->services[i];
 		const struct config_node *n = config_node_by_name(c, s->node);
 
-		if (!s->key.port || !s->key.proto)
-			e = wrong(r, "address, port or protocol is missing in service", s->name);
-		else if (!n)
-			e = wrong(r, "no such node as that of service", s->name);
-		else
-			s->hop = n->number;
+		r->line = s->line;
+		if (s->keys != SERVICE_NEEDS)
+			return wrong(r, "address, port, protocol or node is missing in service",
+				     s->name);
+		if (!n)
+			return wrong(r, "no such node as that of service", s->name);
+		for (unsigned int k = 0; k < i; k++)
+			if (!memcmp(&c->services[k].key, &s->key, sizeof(s->key)))
+				return wrong(r, "address, port and protocol of another service has "
+						"service",
+					     s->name);
+		s->hop = n->number;
 	}
+	return 0;
+}
+
+static int check(struct reader *r, const char *self)
+{
+	struct config *c = r->c;
+	int e;
+
+	r->key = NULL;
+	e = check_nodes(r);
+	e = e ? e : check_services(r);
 	if (e)
 		return e;
+	r->line = 0;
 	c->self = config_node_by_name(c, self);
 	if (!c->self)
 		return wrong(r, "no section for this node,", self);
@@ -264,27 +344,29 @@ static int check(struct reader *r, const char *self)
 
 int config_load(struct config *c, const char *path, const char *self, char *error, size_t size)
 {
-	struct reader r = { .c = c };
-	int line;
+	struct reader r = { .c = c, .file = fopen(path, "re") };
+	int line, failure;
 
 	*c = (struct config){ .vni = FERRY_GENEVE_VNI, .packet = 1500 };
-	line = ini_parse(path, on_key, &r);
-	if (line < 0) {
-		snprintf(error, size, "cannot read %s: %s", path, strerror(errno));
-		return errno ? -errno : -EIO;
-	}
-	if (line > 0) {
-		snprintf(error, size, "%s:%d: %s", path, line, r.error[0] ? r.error : "no 'key = "
-										     "value'");
+	line = r.file ? ini_parse_stream(next_line, &r, on_key, &r) : 0;
+	failure = !r.file ? -errno : ferror(r.file) ? -EIO : line < 0 ? -ENOMEM : 0;
+	if (r.file)
+		fclose(r.file);
+	if (failure) {
+		snprintf(error, size, "cannot read %s: %s", path, strerror(-failure));
 		config_free(c);
-		return -EINVAL;
+		return failure;
 	}
-	if (check(&r, self)) {
+	if (line && (!r.error[0] || line < r.error_line))
+		snprintf(error, size, "%s:%d: no 'key = value'", path, line);
+	else if (!r.error[0] && !check(&r, self))
+		return 0;
+	else if (r.error_line)
+		snprintf(error, size, "%s:%d: %s", path, r.error_line, r.error);
+	else
 		snprintf(error, size, "%s: %s", path, r.error);
-		config_free(c);
-		return -EINVAL;
-	}
-	return 0;
+	config_free(c);
+	return -EINVAL;
 }
 
 void config_free(struct config *c)

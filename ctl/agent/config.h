@@ -32,6 +32,8 @@ struct config_node {
 	char tunnel[CONFIG_INTERFACES][IFNAMSIZ];
 	unsigned int n_interfaces, n_tunnel;
 	uint32_t buckets4, buckets6, stash, units;
+	int line;      /* of its section's first key */
+	uint32_t keys; /* that were given, a bit each */
 };
 
 struct config_service {
@@ -39,6 +41,8 @@ struct config_service {
 	struct ferry_service_key key;
 	char node[CONFIG_NAME];
 	uint32_t hop;
+	int line;
+	uint32_t keys;
 };
 
 struct config {
@@ -53,9 +57,11 @@ struct config {
 };
 
 /* 0; -errno where the file cannot be read; -EINVAL where it says something wrong. error: a
- * sentence with file and line. */
+ * sentence with file, line and key. A key that is given twice is wrong. */
 int config_load(struct config *c, const char *path, const char *self, char *error, size_t size);
 void config_free(struct config *c);
+/* Names become paths, and words of commands: letters, digits, ".", "_", "-", no dot in front. */
+bool config_valid_name(const char *name);
 const struct config_node *config_node_by_name(const struct config *c, const char *name);
 const struct config_node *config_node_by_number(const struct config *c, uint32_t number);
 

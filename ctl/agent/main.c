@@ -10,11 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include "agent/agent.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "move/move.h"
 
 static const char usage[] =
 	"Usage: ferryd --node NAME [--config FILE] [--socket PATH]\n"
@@ -65,10 +67,7 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		}
 	}
-	return optind == argc && o->node && *o->node && !strchr(o->node, '/') &&
-			       strlen(o->node) < CONFIG_NAME ?
-		       0 :
-		       -EINVAL;
+	return optind == argc && o->node && config_valid_name(o->node) ? 0 : -EINVAL;
 }
 
 static void settings(const struct config *c, struct dataplane_settings *s)
@@ -170,7 +169,21 @@ static int run(struct agent *a, const char *socket_path)
 	if (r < 0)
 		return r;
 	log_info("node %u is up, on %s", a->config.self->number, socket_path);
-	return sd_event_loop(a->event);
+	r = sd_event_loop(a->event);
+	moves_stop(a);
+	return r;
+}
+
+/* A unit in a move is up to 253 descriptors here; no other process pays for a high limit. */
+static void raise_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l))
+		return;
+	l.rlim_cur = l.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &l))
+		log_warning("cannot raise the number of descriptors: %s", strerror(errno));
 }
 
 static int detach(const struct options *o)
@@ -212,8 +225,10 @@ int main(int argc, char **argv)
 	if (!o.socket && mkdir("/run/ferry", 0755) && errno != EEXIST)
 		log_warning("cannot make /run/ferry: %s", strerror(errno));
 	settings(&a.config, &s);
+	raise_limit();
 	r = boot_id(a.boot);
 	r = r ? r : rtnl_open(&a.rtnl);
+	a.netns = r ? 0 : socket_netns(a.rtnl.fd);
 	if (r) {
 		log_error("cannot start: %s", strerror(-r));
 		return 1;

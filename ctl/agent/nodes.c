@@ -15,6 +15,8 @@
 #include "move/move.h"
 
 #define RETRY_US 100000
+/* One is wanted; those of an earlier agent there may not have been closed yet. */
+#define ACCEPTED_MAX 8
 
 struct node {
 	struct agent *agent;
@@ -23,6 +25,7 @@ struct node {
 	bool up; /* its HELLO came */
 	uint8_t boot[16];
 	sd_event_source *retry;
+	unsigned int accepted; /* channels from it */
 };
 
 static struct node *by_number(struct agent *a, uint32_t number)
@@ -98,6 +101,8 @@ static void on_closed(struct channel *c, int reason, void *arg)
 		n->up = false;
 		sd_event_source_set_time_relative(n->retry, RETRY_US);
 		sd_event_source_set_enabled(n->retry, SD_EVENT_ONESHOT);
+	} else {
+		n->accepted--;
 	}
 	move_channel_closed(arg, c);
 }
@@ -202,16 +207,20 @@ static int on_accept(sd_event_source *s, int listener, uint32_t events, void *ar
 	struct channel *c;
 	struct node *n;
 
-	(void)s, (void)events;
-	if (fd < 0)
+	(void)events;
+	if (fd < 0) {
+		accept_later(s, errno);
 		return 0;
+	}
 	tune(fd);
 	n = by_address(a, &ss);
-	if (!n || channel_new(&c, a->event, fd, &ops, a)) {
-		log_warning("refused a connection from an address of no node");
+	if (!n || n->accepted == ACCEPTED_MAX || channel_new(&c, a->event, fd, &ops, a)) {
+		log_warning("refused a connection from %s", n ? n->config->name :
+							       "an address of no node");
 		close(fd);
 		return 0;
 	}
+	n->accepted++;
 	channel_set_data(c, n);
 	return 0;
 }

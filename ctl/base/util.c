@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Clocks, addresses, uuids and flows as text. No state. */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -52,9 +53,9 @@ int uuid_parse_text(const char *text, uint8_t uuid[16])
 
 		if (*text == '-')
 			continue;
-		at = strchr(digits, *text | 0x20);
-		if (!at || !*at)
+		if (!isxdigit((unsigned char)*text))
 			return -EINVAL;
+		at = strchr(digits, tolower((unsigned char)*text));
 		uuid[n / 2] = (uint8_t)(n % 2 ? uuid[n / 2] | (at - digits) : (at - digits) << 4);
 		n++;
 	}
@@ -164,7 +165,7 @@ static int endpoint_parse(char *text, uint8_t addr[16], uint16_t *port)
 		text++;
 	}
 	n = strtoul(colon + 1, &end, 10);
-	if (*end || end == colon + 1 || n > 65535)
+	if (!isdigit((unsigned char)colon[1]) || *end || !n || n > 65535)
 		return -EINVAL;
 	*port = htons((uint16_t)n);
 	return addr_parse(text, addr);
@@ -192,5 +193,7 @@ int flow_parse(const char *text, struct ferry_flow *f)
 			f->saddr[10] = f->saddr[11] = 0xff;
 		return f->proto == IPPROTO_UDP ? 0 : -EINVAL;
 	}
-	return endpoint_parse(remote, f->saddr, &f->sport);
+	if (endpoint_parse(remote, f->saddr, &f->sport))
+		return -EINVAL;
+	return addr_is_v4(f->saddr) == addr_is_v4(f->daddr) ? 0 : -EINVAL;
 }

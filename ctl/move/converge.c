@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "move/image.h"
-#include "move/unit.h"
+#include "move/move.h"
 
 static const uint8_t no_move[16];
 
@@ -94,7 +94,8 @@ static void enter(struct agent *a, const Peer__Move *m)
 		e = flow_unpack(&flow, m->flows[i]);
 		held = e ? 0 : table_find(&a->dp.flows, &flow);
 		/* of an earlier connection, whose end was not heard of */
-		if (held && FERRY_WORD_STATE(unit_word(&a->dp, held)) == FERRY_REMOTE &&
+		if (held && held != index && !unit_by_index(a, held) &&
+		    FERRY_WORD_STATE(unit_word(&a->dp, held)) == FERRY_REMOTE &&
 		    !FERRY_NEWER(FERRY_WORD_EPOCH(unit_word(&a->dp, held)), m->epoch))
 			unit_drop(a, held);
 		e = e ? e : table_insert(&a->dp.flows, &flow, index);
@@ -112,7 +113,8 @@ void converge_learn(struct agent *a, const Peer__Move *m)
 	uint32_t index = unit_by_uuid(&a->dp, m->uuid.data);
 	uint64_t word = index ? unit_word(&a->dp, index) : 0;
 
-	if (!config_node_by_number(&a->config, m->node) || m->n_flows > FERRY_UNIT_SOCKETS)
+	if (!config_node_by_number(&a->config, m->node) || m->node == a->config.self->number ||
+	    !m->n_flows || m->n_flows > FERRY_UNIT_SOCKETS)
 		return;
 	if (!index) {
 		if (a->config.self->ingress)
@@ -128,8 +130,13 @@ void converge_on_forget(struct agent *a, const Peer__Move *m)
 {
 	uint32_t index = unit_by_uuid(&a->dp, m->uuid.data);
 	uint64_t word = index ? unit_word(&a->dp, index) : 0;
+	struct unit *u = index ? unit_by_index(a, index) : NULL;
 
-	if (index && FERRY_WORD_STATE(word) == FERRY_REMOTE &&
-	    !FERRY_NEWER(FERRY_WORD_EPOCH(word), m->epoch))
+	if (!index || FERRY_WORD_STATE(word) != FERRY_REMOTE ||
+	    FERRY_NEWER(FERRY_WORD_EPOCH(word), m->epoch))
+		return;
+	if (u && u->move) /* DONE is still to come, and finds its tombstone */
+		u->move->ended = true;
+	else
 		unit_drop(a, index);
 }

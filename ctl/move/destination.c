@@ -27,7 +27,8 @@ static int socket_failed(struct move *m, unsigned int i, int error)
 			   strerror(-error));
 }
 
-/* A flow that has an entry here must be the unit's own tombstone, or an old one of nobody's. */
+/* A flow that has an entry here must be the unit's own tombstone, or an old one of nobody's. Asked
+ * twice: what is held here may be dropped, or taken over, until the unit is PREPARED. */
 static int check_tables(struct move *m)
 {
 	struct agent *a = m->agent;
@@ -37,7 +38,9 @@ static int check_tables(struct move *m)
 	if (m->index) {
 		uint64_t word = unit_word(&a->dp, m->index);
 
-		if (FERRY_WORD_STATE(word) != FERRY_REMOTE && FERRY_WORD_STATE(word) != FERRY_GONE)
+		if ((FERRY_WORD_STATE(word) != FERRY_REMOTE &&
+		     FERRY_WORD_STATE(word) != FERRY_GONE) ||
+		    unit_by_index(a, m->index))
 			return move_refuse(m, "tuple-busy", "the unit is %s here",
 					   state_name(FERRY_WORD_STATE(word)));
 		if (!FERRY_NEWER(m->epoch + 1, FERRY_WORD_EPOCH(word)))
@@ -52,17 +55,32 @@ static int check_tables(struct move *m)
 		if (!held || held == m->index)
 			continue;
 		flow_text(&m->images[i].flow, flow);
-		if (FERRY_WORD_STATE(word) != FERRY_REMOTE && FERRY_WORD_STATE(word) != FERRY_GONE)
+		if ((FERRY_WORD_STATE(word) != FERRY_REMOTE &&
+		     FERRY_WORD_STATE(word) != FERRY_GONE) ||
+		    unit_by_index(a, held))
 			return move_refuse(m, "tuple-busy", "%s belongs to another unit here", flow);
 		if (FERRY_NEWER(FERRY_WORD_EPOCH(word), m->epoch))
 			return move_refuse(m, "epoch-behind", "epoch %u is held here for %s",
 					   FERRY_WORD_EPOCH(word), flow);
-		unit_drop(a, held);
 	}
 	return STAGE_DONE;
 }
 
-/* The tunnel to us was measured by the origin; this is the way back to the client. */
+/* What check_tables() found to be an earlier connection's. */
+static void drop_old(struct move *m)
+{
+	struct agent *a = m->agent;
+
+	for (unsigned int i = 0; i < m->count; i++) {
+		uint32_t held = table_find(&a->dp.flows, &m->images[i].flow);
+
+		if (held && held != m->index)
+			unit_drop(a, held);
+	}
+}
+
+/* The tunnel to us was measured by the origin; this is the way back to the client, from an address
+ * that may be made ours. */
 static int check_way_back(struct move *m, const Peer__Move *msg)
 {
 	struct agent *a = m->agent;
@@ -73,6 +91,8 @@ static int check_way_back(struct move *m, const Peer__Move *msg)
 		struct rtnl_link link;
 		int r;
 
+		if (!address_moves(a, f->daddr))
+			return move_refuse(m, "addr-node-local", "socket %u", i);
 		if (!f->sport)
 			continue; /* a bound port: its clients are not known */
 		r = rtnl_route(&a->rtnl, f->saddr, &route);
@@ -139,13 +159,32 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	return r ? r : lend(m);
 }
 
+/* Empty, of the kind that was asked for, each once, and ours to fill: what lives must not be
+ * touched, whatever an application lends. */
+static int check_lent(struct move *m, const int *fds, unsigned int i)
+{
+	uint64_t cookie = socket_cookie(fds[i]);
+
+	if (!repair_is_empty(fds[i], &m->images[i]))
+		return move_refuse(m, "app-sockets", "socket %u is not a fresh one", i);
+	if (socket_netns(fds[i]) != m->agent->netns)
+		return move_refuse(m, "other-netns", "socket %u", i);
+	for (unsigned int k = 0; k < i; k++)
+		if (socket_cookie(fds[k]) == cookie)
+			return move_refuse(m, "app-sockets", "socket %u is socket %u", i, k);
+	return STAGE_DONE;
+}
+
 void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int count)
 {
-	int r = count == m->count && m->bundle >= 0 ? STAGE_DONE :
-						      move_refuse(m, "app-sockets", "%u of %u lent",
-								  count, m->count);
+	int r = count == m->count && m->bundle >= 0 ?
+			STAGE_DONE :
+			move_refuse(m, "app-sockets", "%u of %u lent, with%s a memfd", count,
+				    m->count, m->bundle >= 0 ? "" : "out");
 
 	m->handle = handle;
+	for (unsigned int i = 0; !r && i < count; i++)
+		r = check_lent(m, fds, i);
 	for (unsigned int i = 0; !r && i < count; i++) {
 		int e;
 
@@ -170,6 +209,10 @@ static int enter(struct move *m)
 
 	if (m->prepared)
 		return STAGE_DONE;
+	e = check_tables(m);
+	if (e)
+		return e;
+	drop_old(m);
 	if (!m->index)
 		m->index = unit_alloc(d);
 	if (!m->index)
@@ -184,6 +227,7 @@ static int enter(struct move *m)
 	r->attempt = m->epoch;
 	r->flows = m->count;
 	r->app = (uint64_t)app_pid(m->app);
+	r->netns = m->agent->netns;
 	r->newer = 0;
 	from = unit_word(d, m->index);
 	if (!unit_swap(d, m->index, from, FERRY_WORD(m->epoch + 1, FERRY_PREPARED, m->peer)))

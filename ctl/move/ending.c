@@ -17,8 +17,8 @@
 static bool ended(const struct unit *u)
 {
 	for (unsigned int i = 0; i < u->count; i++)
-		if (u->flows[i].proto == IPPROTO_TCP && diag_tcp_state(&u->flows[i]) > 0)
-			return false;
+		if (u->flows[i].proto == IPPROTO_TCP && diag_tcp_state(&u->flows[i]))
+			return false; /* there, or not known now */
 	return true;
 }
 

@@ -2,6 +2,7 @@
 /* Images to messages and back, see image.h. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/util.h"
@@ -9,6 +10,7 @@
 
 #define WSCALE_MAX 14 /* RFC 7323 section 2.3; the kernel refuses more with EFBIG */
 #define MSS_MIN 48
+#define REUSE_MAX 1 /* SK_CAN_REUSE; 2 is forced by repair, which is read before */
 
 static ProtobufCBinaryData octets(const uint8_t *data, size_t size)
 {
@@ -37,6 +39,9 @@ int flow_unpack(struct ferry_flow *to, const Peer__Flow *from)
 	to->sport = htons((uint16_t)from->remote_port);
 	to->dport = htons((uint16_t)from->local_port);
 	to->proto = (uint8_t)from->protocol;
+	/* only an unconnected UDP socket has no remote port */
+	if (!to->sport && to->proto != IPPROTO_UDP)
+		return -EPROTO;
 	return addr_is_v4(to->saddr) == addr_is_v4(to->daddr) ? 0 : -EPROTO;
 }
 
@@ -44,7 +49,7 @@ int flow_unpack(struct ferry_flow *to, const Peer__Flow *from)
 #define FIELDS(X)                                                                                  \
 	X(v6_socket) X(connected) X(rcv_nxt) X(write_seq) X(inq) X(outq) X(unsent) X(mss)          \
 	X(options) X(snd_wscale) X(rcv_wscale) X(timestamp) X(usec) X(sndbuf) X(rcvbuf)            \
-	X(buf_lock) X(keepalive) X(user_timeout) X(nodelay) X(reuseaddr)
+	X(buf_lock) X(keepalive) X(user_timeout) X(nodelay) X(reuseaddr) X(peek_off)
 #define WINDOW(X) X(snd_wl1) X(snd_wnd) X(max_window) X(rcv_wnd) X(rcv_wup)
 
 static int pack_datagrams(Peer__Socket *s, const struct repair_image *image)
@@ -182,16 +187,27 @@ static int unpack_datagrams(struct repair_image *image, const Peer__Socket *s,
 	return 0;
 }
 
+/* What the kernel would refuse, or worse: after the flip. A byte-swapped number is out of range. */
+static bool in_range(const Peer__Socket *s)
+{
+	return s->inq <= REPAIR_QUEUE_MAX && s->outq <= REPAIR_QUEUE_MAX && s->unsent <= s->outq &&
+	       s->snd_wscale <= WSCALE_MAX && s->rcv_wscale <= WSCALE_MAX && s->mss <= 65535 &&
+	       s->sndbuf <= INT_MAX && s->rcvbuf <= INT_MAX && s->buf_lock <= SOCK_BUF_LOCK_MASK &&
+	       s->user_timeout <= INT_MAX && s->keepalive <= 1 && s->nodelay <= 1 &&
+	       s->reuseaddr <= REUSE_MAX && s->peek_off <= INT_MAX;
+}
+
 static int unpack(struct repair_image *image, const Peer__Socket *s)
 {
 	int r = flow_unpack(&image->flow, s->flow);
 
-	if (r || strlen(s->role) >= sizeof(image->role))
+	if (r || strlen(s->role) >= sizeof(image->role) || !in_range(s) ||
+	    (!s->v6_socket && !addr_is_v4(image->flow.daddr)) ||
+	    (s->connected && !image->flow.sport) ||
+	    (image->flow.proto == IPPROTO_TCP ? s->n_datagrams > 0 :
+						s->outq > 0 || s->connected != !!image->flow.sport))
 		return -EPROTO;
 	strcpy(image->role, s->role);
-	if (s->inq > REPAIR_QUEUE_MAX || s->outq > REPAIR_QUEUE_MAX || s->unsent > s->outq ||
-	    s->snd_wscale > WSCALE_MAX || s->rcv_wscale > WSCALE_MAX || s->mss > 65535)
-		return -EPROTO;
 #define X(field) image->field = (typeof(image->field))s->field;
 	FIELDS(X)
 #undef X

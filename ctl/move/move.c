@@ -64,6 +64,9 @@ int move_refuse(struct move *m, const char *refusal, const char *detail, ...)
 	va_start(args, detail);
 	vsnprintf(m->detail, sizeof(m->detail), detail, args);
 	va_end(args);
+	for (char *p = m->detail; *p; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?'; /* a peer's words go to the log and into JSON */
 	return STAGE_FAILED;
 }
 
@@ -259,10 +262,11 @@ int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const 
 	return 0;
 }
 
-static struct move *find(struct agent *a, bool origin, const Peer__Move *msg)
+/* Of the node that it is made with only: another one has no say in it. */
+static struct move *find(struct agent *a, bool origin, uint32_t node, const Peer__Move *msg)
 {
 	for (struct move *m = a->moves; m; m = m->next)
-		if (m->origin == origin && !memcmp(m->id, msg->move_id.data, 16) &&
+		if (m->origin == origin && m->peer == node && !memcmp(m->id, msg->move_id.data, 16) &&
 		    !memcmp(m->uuid, msg->uuid.data, 16))
 			return m;
 	return NULL;
@@ -277,12 +281,12 @@ struct move *move_by_request(struct agent *a, uint32_t request)
 }
 
 /* An earlier attempt for the same unit that was never decided here: a newer one is its "no". */
-static bool supersede(struct agent *a, const Peer__Move *msg)
+static bool supersede(struct agent *a, uint32_t node, const Peer__Move *msg)
 {
 	for (struct move *m = a->moves; m; m = m->next) {
 		if (m->origin || memcmp(m->uuid, msg->uuid.data, 16))
 			continue;
-		if (!FERRY_NEWER(msg->epoch, m->epoch))
+		if (m->peer != node || !FERRY_NEWER(msg->epoch, m->epoch))
 			return false;
 		destination_discard(m);
 		move_free(m);
@@ -317,11 +321,11 @@ static void to_nobody(struct agent *a, struct channel *c, enum message type, con
 static void to_destination(struct agent *a, struct channel *c, uint32_t node, enum message type,
 			   const Peer__Move *msg, const uint8_t *trailer, uint32_t size)
 {
-	struct move *m = find(a, false, msg);
+	struct move *m = find(a, false, node, msg);
 	int r = STAGE_FAILED;
 
 	if (!m && type == MSG_PREFLIGHT && msg->n_sockets &&
-	    msg->n_sockets <= FERRY_UNIT_SOCKETS && supersede(a, msg))
+	    msg->n_sockets <= FERRY_UNIT_SOCKETS && supersede(a, node, msg))
 		m = move_new(a, false, msg->uuid.data, (unsigned int)msg->n_sockets);
 	if (!m) {
 		to_nobody(a, c, type, msg);
@@ -341,9 +345,9 @@ static void to_destination(struct agent *a, struct channel *c, uint32_t node, en
 		move_free(m);
 }
 
-static void aborted(struct agent *a, const Peer__Move *msg)
+static void aborted(struct agent *a, uint32_t node, const Peer__Move *msg)
 {
-	struct move *m = find(a, false, msg);
+	struct move *m = find(a, false, node, msg);
 
 	if (!m)
 		return;
@@ -363,9 +367,9 @@ static void answer_query(struct agent *a, struct channel *c, const Peer__Move *m
 		answer(c, msg, same && state == FERRY_REMOTE ? MSG_FLIPPED : MSG_ABORT, 0);
 }
 
-static void to_origin(struct agent *a, enum message type, const Peer__Move *msg)
+static void to_origin(struct agent *a, uint32_t node, enum message type, const Peer__Move *msg)
 {
-	struct move *m = find(a, true, msg);
+	struct move *m = find(a, true, node, msg);
 
 	if (!m)
 		return;
@@ -392,7 +396,7 @@ void move_message(struct agent *a, struct channel *c, uint32_t node, enum messag
 		to_destination(a, c, node, type, msg, trailer, size);
 		break;
 	case MSG_ABORT:
-		aborted(a, msg);
+		aborted(a, node, msg);
 		break;
 	case MSG_QUERY:
 		answer_query(a, c, msg);
@@ -404,7 +408,7 @@ void move_message(struct agent *a, struct channel *c, uint32_t node, enum messag
 		converge_on_forget(a, msg);
 		break;
 	default:
-		to_origin(a, type, msg);
+		to_origin(a, node, type, msg);
 	}
 }
 
@@ -419,6 +423,17 @@ void move_channel_closed(struct agent *a, struct channel *c)
 			continue; /* its timer asks, or repeats */
 		move_refuse(m, "peer-lost", "in stage %s",
 			    m->origin ? stages[stage_at(m->step)].name : "preflight");
+		move_fail(m);
+	}
+}
+
+void moves_stop(struct agent *a)
+{
+	for (struct move *m = a->moves, *next; m; m = next) {
+		next = m->next;
+		if (m->prepared || m->flipped)
+			continue; /* the other side has a say in it */
+		move_refuse(m, "agent-stopping", "%s", "");
 		move_fail(m);
 	}
 }

@@ -56,6 +56,8 @@ struct move {
 
 	/* origin */
 	bool told;    /* the destination knows of it */
+	bool learnt;  /* the other nodes know of the flip */
+	bool ended;   /* the new owner has said already that the unit has ended */
 	bool quiet;   /* the application was asked to rest */
 	bool fenced, flipped;
 	bool again;   /* extracted and prepared a second time */
@@ -106,6 +108,8 @@ void move_channel_closed(struct agent *a, struct channel *c);
 void move_node_up(struct agent *a, uint32_t node);
 /* The application's connection has ended. */
 void move_app_gone(struct agent *a, struct app *app);
+/* The agent is about to end: what can be ended is. */
+void moves_stop(struct agent *a);
 
 /* origin.c */
 int origin_borrow(struct move *m);

@@ -26,20 +26,11 @@ static int socket_failed(struct move *m, unsigned int i, const char *refusal, in
 {
 	char flow[FLOW_TEXT];
 
-	return move_refuse(m, error == -EMSGSIZE ? "queue-too-big" : refusal,
+	return move_refuse(m, error == -EMSGSIZE ? "queue-too-big" :
+			      error == -ENODATA	 ? "urgent-data" :
+						   refusal,
 			   "socket %u (%s): %s: %s", i, flow_text(&m->images[i].flow, flow),
 			   m->images[i].step, strerror(-error));
-}
-
-static bool node_local(struct move *m, const uint8_t addr[16])
-{
-	const struct config *c = &m->agent->config;
-
-	for (unsigned int i = 0; i < c->n_nodes; i++)
-		for (unsigned int k = 0; k < c->nodes[i].addresses; k++)
-			if (!memcmp(c->nodes[i].address[k], addr, 16))
-				return true;
-	return false;
 }
 
 static int check_socket(struct move *m, unsigned int i)
@@ -55,7 +46,7 @@ static int check_socket(struct move *m, unsigned int i)
 	    memcmp(&image->flow, &m->unit->flows[i], sizeof(image->flow)))
 		return move_refuse(m, "app-sockets", "socket %u (%s)", i,
 				   flow_text(&m->unit->flows[i], flow));
-	if (node_local(m, image->flow.daddr))
+	if (!address_moves(m->agent, image->flow.daddr))
 		return move_refuse(m, "addr-node-local", "socket %u (%s)", i,
 				   flow_text(&image->flow, flow));
 	memcpy(image->role, m->unit->roles[i], sizeof(image->role));
@@ -220,7 +211,13 @@ int origin_flip(struct move *m)
 
 int origin_thaw(struct move *m)
 {
+	struct unit *u = m->unit;
+
 	move_send(m, MSG_FLIPPED); /* and again, until it is answered */
+	/* at once: what the owner says of the unit's end has to come after it */
+	if (!m->learnt)
+		converge_tell(m->agent, m->uuid, u->flows, u->count, m->epoch + 1, m->peer, 0);
+	m->learnt = true;
 	return STAGE_WAIT;
 }
 
@@ -243,12 +240,13 @@ int origin_converge(struct move *m)
 {
 	struct unit *u = m->unit;
 
-	converge_tell(m->agent, m->uuid, u->flows, u->count, m->epoch + 1, m->peer, 0);
 	for (unsigned int i = 0; i < u->count; i++)
 		vip_release(m->agent, u->flows[i].daddr);
 	unit_record(&m->agent->dp, m->index)->role = FERRY_ROLE_NONE;
 	m->unit = NULL;
 	unit_forget(m->agent, u);
+	if (m->ended)
+		unit_drop(m->agent, m->index);
 	return STAGE_DONE;
 }
 
@@ -256,19 +254,25 @@ static void reopen(struct move *m)
 {
 	struct dataplane *d = &m->agent->dp;
 	uint64_t opening = FERRY_WORD(m->epoch + 2, FERRY_OPENING, m->peer);
+	bool probe[FERRY_UNIT_SOCKETS] = {};
 
 	if (!unit_swap(d, m->index, FERRY_WORD(m->epoch, FERRY_FENCED, m->peer), opening))
 		log_error("unit %u left FENCED while its move was aborted", m->index);
 	for (unsigned int i = 0; i < m->count; i++) {
-		int r = repair_unfreeze(m->fds[i], &m->images[i]);
+		struct repair_image *image = &m->images[i];
+		int r = 0;
 
+		probe[i] = image->frozen; /* no other has been touched */
+		if (image->frozen)
+			r = repair_unfreeze(m->fds[i], image);
 		if (r)
-			log_error("cannot thaw socket %u after an abort: %s: %s", i,
-				  m->images[i].step, strerror(-r));
+			log_error("cannot thaw socket %u after an abort: %s: %s", i, image->step,
+				  strerror(-r));
 	}
 	unit_swap(d, m->index, opening, FERRY_WORD(m->epoch + 2, FERRY_LOCAL, 0));
 	for (unsigned int i = 0; i < m->count; i++)
-		repair_probe(m->fds[i], &m->images[i]);
+		if (probe[i])
+			repair_probe(m->fds[i], &m->images[i]);
 }
 
 /* The destination's application died after the flip, and its sockets with it. */
@@ -276,6 +280,7 @@ static void lost(struct move *m)
 {
 	unit_swap(&m->agent->dp, m->index, FERRY_WORD(m->epoch + 1, FERRY_REMOTE, m->peer),
 		  FERRY_WORD(m->epoch + 2, FERRY_GONE, 0));
+	converge_forget(m->agent, m->uuid, m->epoch + 2);
 	origin_close(m);
 	origin_converge(m);
 }

@@ -17,9 +17,11 @@
 	X("addr-wildcard", "a UDP socket is not bound to an address: bind it to the service's")    \
 	X("addr-link-local", "a link-local address means nothing on another node")                 \
 	X("addr-node-local", "the local address is a node's own: serve on a service address")      \
+	X("other-netns", "a socket is in another network namespace than the agent")                \
 	X("flow-owned", "a flow belongs to another unit already: withdraw that one first")         \
 	X("table-full", "the flow or unit table is full: raise buckets, stash or units")           \
 	X("no-memory", "out of memory or descriptors")                                             \
+	X("bad-command", "the agent does not understand the command: is ferry of its version?")    \
 	X("no-such-unit", "no application here holds that unit")                                   \
 	X("no-such-node", "the configuration knows no such node, or it is this one")               \
 	X("node-down", "no connection to that node's agent: is it running?")                       \
@@ -28,6 +30,7 @@
 	X("app-gone", "the application ended or broke its connection to the agent")                \
 	X("app-refused", "the application does not want to move now")                              \
 	X("app-sockets", "the application lent other descriptors than it offered")                 \
+	X("app-state", "the application did not give its state as a memfd of the size it said")    \
 	X("app-not-quiescent", "the application did not come to rest in time")                     \
 	X("tuple-busy", "a socket or unit there has this tuple already: end it first")             \
 	X("addr-unavailable", "the address could not be made deliverable there")                   \
@@ -38,7 +41,9 @@
 	X("arrived-late", "packets arrived behind the fence: try again")                           \
 	X("socket-extract", "the kernel did not give a socket's state away")                       \
 	X("socket-restore", "the kernel did not take a socket's state there")                      \
+	X("urgent-data", "urgent data waits in a socket: read it first")                           \
 	X("queue-too-big", "a queue holds more than can be carried: try again later")              \
+	X("agent-stopping", "the agent is being stopped: try again")                               \
 	X("timeout", "the other node did not answer in time")                                      \
 	X("peer-lost", "the connection to the other node broke")                                   \
 	X("protocol", "the other node broke the protocol")                                         \

@@ -60,6 +60,39 @@ uint64_t socket_cookie(int fd)
 	return cookie;
 }
 
+uint64_t socket_netns(int fd)
+{
+	uint64_t cookie = 0;
+	socklen_t size = sizeof(cookie);
+
+	getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size);
+	return cookie;
+}
+
+struct unit *unit_by_index(struct agent *a, uint32_t index)
+{
+	for (struct unit *u = a->units; u; u = u->next)
+		if (u->index == index)
+			return u;
+	return NULL;
+}
+
+bool address_moves(const struct agent *a, const uint8_t addr[16])
+{
+	static const uint8_t zero[16], loopback[16] = { [15] = 1 };
+	const struct config *c = &a->config;
+
+	if (addr_is_v4(addr) ? !addr[12] || addr[12] == 127 || addr[12] >= 224 :
+			       !memcmp(addr, zero, 16) || !memcmp(addr, loopback, 16) ||
+				       addr[0] == 0xff || (addr[0] == 0xfe && addr[1] >> 6 == 2))
+		return false;
+	for (unsigned int i = 0; i < c->n_nodes; i++)
+		for (unsigned int k = 0; k < c->nodes[i].addresses; k++)
+			if (!memcmp(c->nodes[i].address[k], addr, 16))
+				return false;
+	return true;
+}
+
 struct drop {
 	uint32_t index;
 	struct ferry_flow flows[FERRY_UNIT_SOCKETS];
@@ -85,38 +118,38 @@ void unit_drop(struct agent *a, uint32_t index)
 	unit_free(&a->dp, index);
 }
 
-static struct unit *by_index(struct agent *a, uint32_t index)
-{
-	for (struct unit *u = a->units; u; u = u->next)
-		if (u->index == index)
-			return u;
-	return NULL;
-}
-
-/* The entry that this flow has here already: one of an earlier connection goes (a tombstone, or a
+/* The entry that this flow has here already: one of an earlier connection may go (a tombstone, or a
  * unit that was given up), and its epoch is the one to be above; what lives here or is in a move
  * keeps the flow. */
-static int take_over(struct agent *a, const struct ferry_flow *flow, uint32_t *epoch)
+static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint32_t *epoch)
 {
 	uint32_t held = table_find(&a->dp.flows, flow);
 	uint64_t word = held ? unit_word(&a->dp, held) : 0;
 	uint32_t state = FERRY_WORD_STATE(word);
-	struct unit *u = held ? by_index(a, held) : NULL;
+	struct unit *u = held ? unit_by_index(a, held) : NULL;
 
 	if (!held)
 		return 0;
-	if (u && !u->app && !u->move) {
-		if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
-			*epoch = FERRY_WORD_EPOCH(word);
-		unit_withdraw(a, u);
-		return 0;
-	}
-	if (state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
+	if (u ? u->app || u->move :
+		state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
 		return -EEXIST;
 	if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
 		*epoch = FERRY_WORD_EPOCH(word);
-	unit_drop(a, held);
 	return 0;
+}
+
+/* Only once all of its flows may be. */
+static void take_over(struct agent *a, const struct unit *by)
+{
+	for (unsigned int i = 0; i < by->count; i++) {
+		uint32_t held = table_find(&a->dp.flows, &by->flows[i]);
+		struct unit *u = held ? unit_by_index(a, held) : NULL;
+
+		if (u)
+			unit_withdraw(a, u);
+		else if (held)
+			unit_drop(a, held);
+	}
 }
 
 static int refuse(const char **refusal, const char *id)
@@ -125,7 +158,7 @@ static int refuse(const char **refusal, const char *id)
 	return -EINVAL;
 }
 
-static int identify(struct unit *u, const int *fds, const struct ferry_app_socket *sockets,
+static int identify(struct agent *a, struct unit *u, const int *fds, const struct ferry_app_socket *sockets,
 		    const char **refusal)
 {
 	for (unsigned int i = 0; i < u->count; i++) {
@@ -134,6 +167,8 @@ static int identify(struct unit *u, const int *fds, const struct ferry_app_socke
 
 		if (r)
 			return r;
+		if (socket_netns(fds[i]) != a->netns)
+			return refuse(refusal, "other-netns");
 		u->flows[i] = image.flow;
 		u->cookies[i] = socket_cookie(fds[i]);
 		memcpy(u->roles[i], sockets[i].role, sizeof(u->roles[i]) - 1);
@@ -155,6 +190,7 @@ static int enter(struct agent *a, struct unit *u, uint32_t epoch, const char **r
 	memcpy(r->uuid, u->uuid, 16);
 	r->flows = u->count;
 	r->app = (uint64_t)app_pid(u->app);
+	r->netns = a->netns;
 	unit_swap(&a->dp, u->index, 0, FERRY_WORD(epoch, FERRY_LOCAL, 0));
 	for (; done < u->count; done++) {
 		e = table_insert(&a->dp.flows, &u->flows[done], u->index);
@@ -174,23 +210,32 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 	       const char **refusal)
 {
 	struct unit *u = unit_new(a, app, handle, count);
+	unsigned int vips = 0;
 	uint32_t epoch = 0;
 	int r;
 
 	if (!u)
 		return refuse(refusal, "no-memory");
 	r = random_bytes(u->uuid, sizeof(u->uuid)) ? refuse(refusal, "no-memory") :
-						     identify(u, fds, sockets, refusal);
+						     identify(a, u, fds, sockets, refusal);
 	for (unsigned int i = 0; !r && i < count; i++)
-		if (take_over(a, &u->flows[i], &epoch))
+		if (may_take_over(a, &u->flows[i], &epoch))
 			r = refuse(refusal, "flow-owned");
-	r = r ? r : enter(a, u, epoch + 1, refusal);
+	for (; !r && vips < count; vips++)
+		if (vip_acquire(a, u->flows[vips].daddr)) {
+			r = refuse(refusal, "addr-unavailable");
+			break;
+		}
+	if (!r) {
+		take_over(a, u);
+		r = enter(a, u, epoch + 1, refusal);
+	}
 	if (r) {
+		while (vips)
+			vip_release(a, u->flows[--vips].daddr);
 		unit_forget(a, u);
 		return r;
 	}
-	for (unsigned int i = 0; i < count; i++)
-		vip_acquire(a, u->flows[i].daddr);
 	*ret = u;
 	return 0;
 }

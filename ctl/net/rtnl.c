@@ -236,8 +236,7 @@ int rtnl_neighbour(struct rtnl *n, uint32_t ifindex, const uint8_t addr[16], uin
 
 struct address {
 	const uint8_t *addr;
-	uint32_t ifindex;
-	bool ours;
+	bool ours, others; /* both, where another device has it too */
 };
 
 static int on_address(const struct nlmsghdr *h, void *arg)
@@ -263,24 +262,25 @@ static int on_address(const struct nlmsghdr *h, void *arg)
 		}
 	}
 	if (!memcmp(has_local ? local : addr, want->addr, 16)) {
-		want->ifindex = ifa->ifa_index;
-		want->ours = ours;
+		want->ours |= ours;
+		want->others |= !ours;
 	}
 	return MNL_CB_OK;
 }
 
-uint32_t rtnl_address(struct rtnl *n, const uint8_t addr[16], bool *ours)
+int rtnl_address(struct rtnl *n, const uint8_t addr[16], bool *ours, bool *others)
 {
 	char buf[MNL_NLMSG_HDRLEN + 256] = {};
 	struct nlmsghdr *h = begin(buf, RTM_GETADDR, NLM_F_DUMP);
 	struct ifaddrmsg *ifa = mnl_nlmsg_put_extra_header(h, sizeof(*ifa));
 	struct address want = { .addr = addr };
+	int r;
 
 	ifa->ifa_family = family(addr);
-	if (talk(n, h, on_address, &want))
-		return 0;
+	r = talk(n, h, on_address, &want);
 	*ours = want.ours;
-	return want.ifindex;
+	*others = want.others;
+	return r;
 }
 
 static int change_address(struct rtnl *n, uint16_t type, uint16_t flags, const uint8_t addr[16])
@@ -303,19 +303,18 @@ static int change_address(struct rtnl *n, uint16_t type, uint16_t flags, const u
 
 int rtnl_deliver(struct rtnl *n, const uint8_t addr[16])
 {
-	int r = change_address(n, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, addr);
-	bool ours;
+	bool ours, others;
+	int r = rtnl_address(n, addr, &ours, &others);
 
-	if (r == -EEXIST)
-		return rtnl_address(n, addr, &ours) && ours ? 0 : -EEXIST;
-	return r;
+	if (r || ours)
+		return r;
+	return others ? -EEXIST : change_address(n, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, addr);
 }
 
 int rtnl_withdraw(struct rtnl *n, const uint8_t addr[16])
 {
-	bool ours = false;
+	bool ours, others;
+	int r = rtnl_address(n, addr, &ours, &others);
 
-	if (!rtnl_address(n, addr, &ours) || !ours)
-		return 0;
-	return change_address(n, RTM_DELADDR, 0, addr);
+	return r || !ours ? r : change_address(n, RTM_DELADDR, 0, addr);
 }

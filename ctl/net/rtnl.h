@@ -42,11 +42,11 @@ int rtnl_link(struct rtnl *n, uint32_t ifindex, struct rtnl_link *link);
  * is asked to resolve it. */
 int rtnl_neighbour(struct rtnl *n, uint32_t ifindex, const uint8_t addr[16], uint8_t mac[6]);
 
-/* Adds the address to lo, marked as ours. 0; -EEXIST where it is there and not ours. */
+/* Adds the address to lo, marked as ours. 0; -EEXIST where some device has it, not by us. */
 int rtnl_deliver(struct rtnl *n, const uint8_t addr[16]);
 /* Removes it, where it is ours. 0 or -errno. */
 int rtnl_withdraw(struct rtnl *n, const uint8_t addr[16]);
-/* The device that has this address, 0 none. */
-uint32_t rtnl_address(struct rtnl *n, const uint8_t addr[16], bool *ours);
+/* Whether this address is on lo by us, and whether a device has it, not by us. 0 or -errno. */
+int rtnl_address(struct rtnl *n, const uint8_t addr[16], bool *ours, bool *others);
 
 #endif

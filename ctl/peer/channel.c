@@ -11,6 +11,9 @@
 #include "base/util.h"
 #include "peer/channel.h"
 
+#define READS 64 /* in a row, of one peer */
+#define KEEP_ROOM (1U << 20)
+
 struct frame {
 	struct frame *next;
 	size_t size, done;
@@ -157,6 +160,11 @@ static int drain_frames(struct channel *c)
 		c->in_size -= size;
 		memmove(c->in, c->in + size, c->in_size);
 	}
+	if (!r && !c->in_size && c->in_room > KEEP_ROOM) {
+		free(c->in); /* of a large frame, as there may be none again */
+		c->in = NULL;
+		c->in_room = 0;
+	}
 	return r;
 }
 
@@ -183,7 +191,7 @@ static int make_room(struct channel *c)
 
 static int receive(struct channel *c)
 {
-	for (;;) {
+	for (unsigned int i = 0; i < READS; i++) {
 		int r = make_room(c);
 		ssize_t n;
 
@@ -199,6 +207,7 @@ static int receive(struct channel *c)
 		if (r || c->freed)
 			return r;
 	}
+	return 0; /* more is there: others first */
 }
 
 static int on_io(sd_event_source *s, int fd, uint32_t events, void *arg)

@@ -68,6 +68,35 @@ static int check_tcp(int fd, const char **refusal)
 	return 0;
 }
 
+static int get_int(int fd, int level, int name)
+{
+	socklen_t size = sizeof(int);
+	int value = -1;
+
+	return getsockopt(fd, level, name, &value, &size) ? -1 : value;
+}
+
+bool repair_is_empty(int fd, const struct repair_image *image)
+{
+	bool tcp = image->flow.proto == IPPROTO_TCP;
+	struct sockaddr_storage ss;
+	socklen_t size = sizeof(ss);
+	struct tcp_info info = {};
+	uint8_t addr[16];
+	uint16_t port = 0;
+
+	if (get_int(fd, SOL_SOCKET, SO_DOMAIN) != (image->v6_socket ? AF_INET6 : AF_INET) ||
+	    get_int(fd, SOL_SOCKET, SO_PROTOCOL) != image->flow.proto ||
+	    get_int(fd, SOL_SOCKET, SO_TYPE) != (tcp ? SOCK_STREAM : SOCK_DGRAM))
+		return false;
+	if (getsockname(fd, (struct sockaddr *)&ss, &size) || addr_from_sockaddr(&ss, addr, &port) ||
+	    port)
+		return false;
+	size = sizeof(info);
+	return !tcp || (!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
+			info.tcpi_state == 7 /* TCP_CLOSE */);
+}
+
 int repair_check(int fd, struct repair_image *image, const char **refusal)
 {
 	int domain = 0, protocol = 0;

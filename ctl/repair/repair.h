@@ -18,7 +18,8 @@
  *
  * Queues, with sequence numbers (tcp.c has the picture). Invariant: a frozen socket never sends
  * from its queue, because the send queue stays selected until it is closed or thawed.
- * On failure a function returns -errno and image->step says which step of it.
+ * On failure a function returns -errno and image->step says which step of it. -EMSGSIZE: a queue is
+ * too big, -ENODATA: urgent data waits.
  */
 #ifndef REPAIR_H
 #define REPAIR_H
@@ -66,15 +67,19 @@ struct repair_image {
 	uint32_t sndbuf, rcvbuf, buf_lock;
 	uint32_t keepalive, user_timeout; /* switched off while frozen */
 	uint32_t nodelay, reuseaddr;
+	uint32_t peek_off; /* SO_PEEK_OFF and one, 0: off */
 };
 
 /* Fills flow, v6_socket, connected. 0, or -EINVAL and a refusal's id (move/refusal.h). */
 int repair_check(int fd, struct repair_image *image, const char **refusal);
 
+/* Whether it is a socket as image wants one, fresh: no name, no peer, never used. */
+bool repair_is_empty(int fd, const struct repair_image *image);
+
 int repair_freeze(int fd, struct repair_image *image);
 int repair_extract(int fd, struct repair_image *image);
-/* 1 where a segment or datagram arrived since repair_extract(), 0 not, or -errno. Then 3, 4 and 5
- * can be done once more on the same sockets. */
+/* 1 where a segment or datagram arrived since repair_extract(), or the application ended the
+ * connection; 0 not, or -errno. Then 3, 4 and 5 can be done once more on the same sockets. */
 int repair_arrived(int fd, const struct repair_image *image);
 int repair_close(int fd, struct repair_image *image);
 int repair_unfreeze(int fd, struct repair_image *image);

@@ -32,4 +32,25 @@ static inline int opt_get(int fd, int level, int name, void *value, socklen_t si
 	return got == size ? 0 : -EPROTO;
 }
 
+/* Where the application peeks (SO_PEEK_OFF), kept as one more, 0: nowhere. A peek of ours would
+ * start there, and move it. TCP has it since Linux 6.9. */
+static inline int peek_off_take(int fd, int own, struct repair_image *image)
+{
+	int at = -1;
+	int r = opt_get(fd, SOL_SOCKET, SO_PEEK_OFF, &at, sizeof(at), image, "peek-off");
+
+	if (r == -EOPNOTSUPP)
+		return 0;
+	image->peek_off = at < 0 ? 0 : (uint32_t)at + 1;
+	return r || (at < 0 && own < 0) ? r : opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, own, image, "peek-off");
+}
+
+/* own: what was set instead. */
+static inline int peek_off_give(int fd, int own, struct repair_image *image)
+{
+	int at = (int)image->peek_off - 1;
+
+	return at < 0 && own < 0 ? 0 : opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, at, image, "peek-off");
+}
+
 #endif

@@ -26,6 +26,9 @@
 #define TCP_ESTABLISHED 1
 #define SETTLE_LOOKS 64
 #define CHUNK (64U << 10)
+/* what TCP_MAXSEG takes: TCP_MIN_MSS, MAX_TCP_WINDOW (include/net/tcp.h) */
+#define USER_MSS_MIN 88
+#define USER_MSS_MAX 32767
 /* TCP option kinds, RFC 9293 and 7323 */
 #define TCPOPT_MAXSEG 2
 #define TCPOPT_WINDOW 3
@@ -113,7 +116,7 @@ int repair_freeze(int fd, struct repair_image *image)
 		r = opt_set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 0, image, "keepalive-off");
 	if (!r && image->user_timeout)
 		r = opt_set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0, image, "user-timeout-off");
-	return r;
+	return r ? r : peek_off_take(fd, -1, image);
 }
 
 /* Copies exactly size octets of the selected queue: one more would mean that it moved. */
@@ -140,10 +143,27 @@ static int select_queue(int fd, int queue, struct repair_image *image)
 	return opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, queue, image, "select-queue");
 }
 
+/* SIOCINQ stops at an urgent octet (net/ipv4/tcp.c, tcp_inq), and what lies behind it would be
+ * lost: not so while SO_OOBINLINE is set. */
+static int refuse_urgent(int fd, struct repair_image *image)
+{
+	uint32_t whole = 0;
+	int inlined = 0;
+	int r = opt_get(fd, SOL_SOCKET, SO_OOBINLINE, &inlined, 4, image, "urgent-data");
+
+	if (r || inlined)
+		return r; /* counted whole; a peek of it stops short, which is found */
+	r = opt_set_int(fd, SOL_SOCKET, SO_OOBINLINE, 1, image, "urgent-data");
+	r = r ? r : queue_size(fd, SIOCINQ, &whole, image, "urgent-data");
+	r = r ? r : opt_set_int(fd, SOL_SOCKET, SO_OOBINLINE, 0, image, "urgent-data");
+	return !r && whole != image->inq ? -ENODATA : r;
+}
+
 static int extract_recv(int fd, struct repair_image *image)
 {
 	int r = queue_size(fd, SIOCINQ, &image->inq, image, "recv-size");
 
+	r = r ? r : refuse_urgent(fd, image);
 	r = r ? r : select_queue(fd, TCP_RECV_QUEUE, image);
 	r = r ? r : opt_get(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &image->rcv_nxt, 4, image, "recv-seq");
 	return r ? r : peek(fd, image->inq, &image->recv, image, "recv-peek");
@@ -214,7 +234,8 @@ int repair_arrived(int fd, const struct repair_image *image)
 	r = get_info(fd, &info, &scratch);
 	if (r)
 		return r;
-	return info.tcpi_bytes_received != image->received || info.tcpi_segs_in != image->segments;
+	return info.tcpi_bytes_received != image->received ||
+	       info.tcpi_segs_in != image->segments || info.tcpi_state != TCP_ESTABLISHED;
 }
 
 /* Disconnects every duplicate, without a packet (net/ipv4/tcp.c, tcp_disconnect in repair). */
@@ -227,9 +248,12 @@ static int disconnect(int fd)
 
 int repair_close(int fd, struct repair_image *image)
 {
+	int r = disconnect(fd);
+
 	image->step = "close";
 	image->frozen = false;
-	return disconnect(fd);
+	/* in repair the application would read EPERM, not ECONNABORTED; CLOSED sends no probe */
+	return r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
 }
 
 /* What repair_freeze() and TCP_REPAIR itself have changed. */
@@ -242,7 +266,7 @@ static int set_back(int fd, struct repair_image *image)
 				"user-timeout-on");
 	if (!r && image->keepalive)
 		r = opt_set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1, image, "keepalive-on");
-	return r;
+	return r ? r : peek_off_give(fd, -1, image);
 }
 
 int repair_unfreeze(int fd, struct repair_image *image)
@@ -258,6 +282,17 @@ int repair_unfreeze(int fd, struct repair_image *image)
 	return r ? r : set_back(fd, image);
 }
 
+/* The size of segments is worked out when the socket connects, from 536 unless it is told, and not
+ * again when TCP_REPAIR_OPTIONS say the peer's (net/ipv4/tcp_output.c, tcp_connect_init). */
+static int set_segment_size(int fd, struct repair_image *image)
+{
+	uint32_t mss = image->mss < USER_MSS_MIN ? USER_MSS_MIN :
+		       image->mss > USER_MSS_MAX ? USER_MSS_MAX :
+						   image->mss;
+
+	return opt_set_int(fd, IPPROTO_TCP, TCP_MAXSEG, (int)mss, image, "segment-size");
+}
+
 static int bind_and_connect(int fd, struct repair_image *image)
 {
 	const struct ferry_flow *f = &image->flow;
@@ -270,6 +305,8 @@ static int bind_and_connect(int fd, struct repair_image *image)
 	if (getsockname(fd, (struct sockaddr *)&have, &size) ||
 	    addr_from_sockaddr(&have, addr, &port))
 		return -errno;
+	if (port && (port != f->dport || memcmp(addr, f->daddr, 16)))
+		return -EADDRINUSE;
 	if (!port) { /* not bound by repair_claim() */
 		size = addr_to_sockaddr(f->daddr, f->dport, image->v6_socket, &ss);
 		if (bind(fd, (struct sockaddr *)&ss, size))
@@ -372,6 +409,7 @@ int repair_restore(int fd, struct repair_image *image)
 	image->filled = true;
 	r = r ? r : set_sequence(fd, TCP_SEND_QUEUE, image->write_seq - image->outq, image);
 	r = r ? r : set_sequence(fd, TCP_RECV_QUEUE, image->rcv_nxt - image->inq, image);
+	r = r ? r : set_segment_size(fd, image);
 	r = r ? r : bind_and_connect(fd, image);
 	r = r ? r : restore_options(fd, image);
 	r = r ? r : size_buffers(fd, image);

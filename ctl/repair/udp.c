@@ -14,18 +14,24 @@
 
 int udp_freeze(int fd, struct repair_image *image)
 {
-	int r = opt_get(fd, SOL_SOCKET, SO_REUSEADDR, &image->reuseaddr, 4, image, "reuseaddr");
+	int r;
 
-	r = r ? r : opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, 0, image, "peek-off");
+	if (image->frozen) /* a second time: from the start again */
+		return opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, 0, image, "peek-off");
+	r = opt_get(fd, SOL_SOCKET, SO_REUSEADDR, &image->reuseaddr, 4, image, "reuseaddr");
+	r = r ? r : peek_off_take(fd, 0, image);
 	image->frozen = !r;
 	return r;
 }
 
-/* Anything behind what was peeked. */
+/* Anything behind what was peeked. A pending ICMP error is nothing that moves. */
 int udp_arrived(int fd)
 {
+	int error;
+	socklen_t size = sizeof(error);
 	char c;
 
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
 	if (recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0)
 		return 1;
 	return errno == EAGAIN ? 0 : -errno;
@@ -33,7 +39,7 @@ int udp_arrived(int fd)
 
 int udp_unfreeze(int fd, struct repair_image *image)
 {
-	return opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, -1, image, "peek-off");
+	return peek_off_give(fd, 0, image);
 }
 
 static int keep(struct datagram ***last, const uint8_t *data, size_t size,
@@ -61,13 +67,15 @@ int udp_extract(int fd, struct repair_image *image)
 {
 	_cleanup_free_ uint8_t *buf = malloc(DATAGRAM_MAX);
 	struct datagram **last = &image->datagrams;
-	int r = 0;
+	int r, error;
 
 	repair_image_clear(image);
 	image->inq = 0;
-	image->step = "peek";
 	if (!buf)
 		return -ENOMEM;
+	/* a pending ICMP error would come in place of the first datagram */
+	r = opt_get(fd, SOL_SOCKET, SO_ERROR, &error, sizeof(error), image, "error");
+	image->step = "peek";
 	while (!r) {
 		struct sockaddr_storage from;
 		socklen_t size = sizeof(from);
@@ -102,7 +110,7 @@ int udp_restore(int fd, struct repair_image *image)
 	    addr_from_sockaddr(&have, addr, &port))
 		return -errno;
 	if (port)
-		return 0;
+		return port == f->dport && !memcmp(addr, f->daddr, 16) ? 0 : -EADDRINUSE;
 	size = addr_to_sockaddr(f->daddr, f->dport, image->v6_socket, &ss);
 	if (bind(fd, (struct sockaddr *)&ss, size))
 		return -errno;
@@ -110,5 +118,5 @@ int udp_restore(int fd, struct repair_image *image)
 	size = addr_to_sockaddr(f->saddr, f->sport, image->v6_socket, &ss);
 	if (image->connected && connect(fd, (struct sockaddr *)&ss, size))
 		return -errno;
-	return 0;
+	return 0; /* its peek offset counts octets that libferry hands over: it starts at none */
 }
