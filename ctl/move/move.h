@@ -45,6 +45,7 @@ struct move {
 	struct unit *unit;       /* destination: from its LOCAL on */
 	uint32_t index;          /* in the dataplane; 0 none yet */
 	uint32_t epoch;          /* FENCED's; PREPARED and REMOTE have the next */
+	uint32_t newer;          /* epoch that the destination holds for a flow, 0 none above ours */
 	unsigned int count;
 	int *fds;
 	struct repair_image *images;

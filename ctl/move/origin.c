@@ -14,6 +14,8 @@
 #include "move/move.h"
 #include "move/refusal.h"
 
+#define RAISE_MAX 65536 /* epochs; a move takes 2 */
+
 int origin_borrow(struct move *m)
 {
 	return app_say(m->unit->app, FERRY_APP_BORROW, m->unit->handle, m->uuid, "") ?
@@ -285,6 +287,17 @@ static void lost(struct move *m)
 	origin_converge(m);
 }
 
+/* The destination holds a newer epoch for one of the flows: the next attempt starts above it. A
+ * peer that lies must not make epochs wrap around. */
+static void raise_epoch(struct move *m)
+{
+	uint64_t word = unit_word(&m->agent->dp, m->index);
+
+	if (FERRY_NEWER(m->newer, FERRY_WORD_EPOCH(word)) &&
+	    m->newer - FERRY_WORD_EPOCH(word) < RAISE_MAX)
+		unit_swap(&m->agent->dp, m->index, word, FERRY_WORD(m->newer, FERRY_LOCAL, 0));
+}
+
 void origin_abort(struct move *m)
 {
 	if (m->flipped) {
@@ -293,6 +306,8 @@ void origin_abort(struct move *m)
 	}
 	if (m->fenced)
 		reopen(m);
+	else if (m->newer)
+		raise_epoch(m);
 	if (m->told)
 		move_send(m, MSG_ABORT);
 	if (m->quiet)
