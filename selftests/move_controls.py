@@ -24,7 +24,11 @@ SMALL = 1000
 BODY = 64 << 20
 UNSENT = 500000
 QUIET = 1.0  # seconds: longer than any retransmission that could still help
-PACED = ("--pacing", "5000000", "--sndbuf", "700000")  # so that more than UNSENT is unsent
+PACED = ("--pacing", "5000000", "--sndbuf", "400000")  # so that more than UNSENT is unsent
+# The harm of one control has to be met: where the pacing timer fires in the tenth of a millisecond
+# in which the queue is read, and so selected, the kernel marks its window's worth as sent without
+# sending it, and nothing leaves later. Then another connection is tried.
+ATTEMPTS = {"no_egress_fence": 6}
 NO_FENCE = "no-ingress-fence,no-egress-fence,no-arrival-check,hold-ms=60"
 
 
@@ -156,8 +160,9 @@ CONTROLS = {
 }
 
 
-def on_fleet(a, b, argv, work):
-    """Runs work on a fleet of its own, over IPv4 and then over IPv6."""
+def on_fleet(a, b, argv, work, symptom=None, attempts=1):
+    """Runs work on a fleet of its own, over IPv4 and then over IPv6, each until the symptom shows
+    or attempts are used up."""
     fleet = Fleet(faults={host: f for host, f in (("a", a), ("b", b)) if f})
     seen = {}
     try:
@@ -166,18 +171,21 @@ def on_fleet(a, b, argv, work):
             fleet.at(host, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
         servers = {host: http_server(fleet, host, *argv) for host in ("a", "b")}
         for family in (4, 6):
-            scene = Scene(fleet, family, servers)
-            try:
-                seen[f"v{family}"] = work(scene)
-            finally:
-                scene.close()
+            for attempt in range(1, attempts + 1):
+                scene = Scene(fleet, family, servers)
+                try:
+                    seen[f"v{family}"] = {**work(scene), "attempts": attempt}
+                finally:
+                    scene.close()
+                if symptom is None or symptom(seen[f"v{family}"]):
+                    break
     finally:
         fleet.close()
     return seen
 
 
-def control(a, b, argv, work, expected, symptom):
-    seen = on_fleet(a, b, argv, work)
+def control(name, a, b, argv, work, expected, symptom):
+    seen = on_fleet(a, b, argv, work, symptom, ATTEMPTS.get(name, 1))
     return {"expected": expected, "seen": seen, "ok": all(symptom(s) for s in seen.values())}
 
 
@@ -193,6 +201,6 @@ def baseline():
 
 def main():
     base = baseline()
-    controls = {name: control(*row) for name, row in CONTROLS.items()}
+    controls = {name: control(name, *row) for name, row in CONTROLS.items()}
     return {"controls": controls, "baseline": base,
             "ok": base["ok"] and all(c["ok"] for c in controls.values())}
