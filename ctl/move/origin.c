@@ -174,6 +174,7 @@ int origin_hold(struct move *m)
 
 	if (!ms)
 		return STAGE_DONE;
+	log_info("holding a frozen unit for %u ms, as a fault point says", ms);
 	sd_event_add_time_relative(m->agent->event, &m->deadline, CLOCK_MONOTONIC, ms * 1000ULL, 1,
 				   on_held, m);
 	return STAGE_WAIT;

@@ -6,7 +6,7 @@
 # on IPv6, over loopback; no privileges. The faults are made by probe-fault, a relay between the
 # two, in the 20th message of a direction of one connection; a second connection stays intact.
 #
-# usage: selftests/probe-finds-faults.sh [DIRECTORY OF THE BINARIES]
+# usage: tests/probe/test_faults.sh [DIRECTORY OF THE BINARIES]
 
 set -u
 bin=${1:-build}
