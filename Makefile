@@ -20,7 +20,8 @@ B := build
 PKGS := libbpf libsystemd jansson libmnl libprotobuf-c
 CPPFLAGS := -Iinclude -Ictl -Ibuild/gen -Ibuild/bpf -D_GNU_SOURCE
 CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC \
-	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined) $(EXTRA_CFLAGS)
+	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize=alignment \
+	-fno-sanitize-recover=undefined) $(EXTRA_CFLAGS)
 BPF_CFLAGS = -g -O2 -target bpf -mcpu=v3 -Wall -Wextra -Werror \
 	-I/usr/include/$(shell $(CC) -print-multiarch) -Iinclude
 PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -linih
@@ -109,7 +110,7 @@ $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
 $(T)/test_util: $(BASE)
 $(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_unit_word $(T)/test_repair \
-	$(T)/test_repair_check: $(CTL)
+	$(T)/test_repair_check $(T)/test_diag: $(CTL)
 $(T)/test_libferry: $(LIB)
 $(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/packet/corpus.c \
 	tests/packet/steps.c) $(PACKET_ENV)

@@ -56,7 +56,7 @@ struct ferry_ops {
 };
 
 /*
- * Connects to the agent's UNIX socket at path (NULL: $FERRY_SOCKET, else /run/ferry/agent.sock)
+ * Connects to the agent's UNIX socket at path (NULL: $FERRY_SOCKET, else the only one in /run/ferry)
  * and registers this process for units of this kind (1..FERRY_KIND_MAX octets). Waits for the
  * agent's answer for at most 2 seconds. 0 or -errno: -ENOENT or -ECONNREFUSED no agent, -EACCES
  * not allowed to, -EPROTO another protocol version, -EEXIST kind already registered.

@@ -4,6 +4,7 @@
  * ferry/app.h for the messages. The socket to the agent is non-blocking but for ferry_open();
  * messages are small, and a full socket buffer is an error of the call that met it.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "lib.h"
 
 #define OPEN_TIMEOUT_MS 2000
+#define RUN "/run/ferry"
 
 struct ferry_unit *lib_unit_new(struct ferry *f, unsigned int count)
 {
@@ -82,14 +84,36 @@ int lib_say(struct ferry *f, enum ferry_app_type type, uint32_t id)
 	return lib_send(f, &m, sizeof(m), NULL, 0);
 }
 
+/* The socket of the only agent on this machine; NULL where there is none, or more than one. */
+static const char *only_agent(char *path, size_t size)
+{
+	DIR *dir = opendir(RUN);
+	int n = 0;
+
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		size_t length = strlen(e->d_name);
+
+		if (length < 6 || strcmp(e->d_name + length - 5, ".sock"))
+			continue;
+		snprintf(path, size, RUN "/%s", e->d_name);
+		n++;
+	}
+	if (dir)
+		closedir(dir);
+	return n == 1 ? path : NULL;
+}
+
 static int connect_agent(struct ferry *f, const char *path)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	char only[sizeof(RUN) + 256];
 
 	if (!path)
 		path = getenv("FERRY_SOCKET");
 	if (!path)
-		path = "/run/ferry/agent.sock";
+		path = only_agent(only, sizeof(only));
+	if (!path)
+		return -ENOENT;
 	if (strlen(path) >= sizeof(un.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(un.sun_path, path);

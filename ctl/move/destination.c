@@ -234,6 +234,7 @@ static int enter(struct move *m)
 	r->flows = m->count;
 	r->app = (uint64_t)app_pid(m->app);
 	r->netns = m->agent->netns;
+	r->deadline = boottime_ns() + PARK_MAX_NS;
 	r->newer = 0;
 	from = unit_word(d, m->index);
 	if (!unit_swap(d, m->index, from, FERRY_WORD(m->epoch + 1, FERRY_PREPARED, m->peer)))

@@ -13,8 +13,11 @@
 #define MOVE_H
 
 #include "agent/agent.h"
+#include "base/util.h"
 #include "move/unit.h"
 #include "repair/repair.h"
+
+#define PARK_MAX_NS (5 * SEC_NS) /* the record's deadline: what is parked longer is lost */
 
 enum { STAGE_DONE = 0, STAGE_WAIT = 1, STAGE_AGAIN = 2, STAGE_FAILED = -1 };
 

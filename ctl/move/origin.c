@@ -119,6 +119,7 @@ int origin_fence(struct move *m)
 	r->newer = 0;
 	m->lost_before = r->lost;
 	m->fenced_ns = boottime_ns();
+	r->deadline = m->fenced_ns + PARK_MAX_NS;
 	if (!unit_swap(d, m->index, local, FERRY_WORD(m->epoch, FERRY_FENCED, m->peer)))
 		return move_refuse(m, "state-changed", "%s", "");
 	m->fenced = true;
