@@ -56,14 +56,16 @@ struct ferry_ops {
 };
 
 /*
- * Connects to the agent's UNIX socket at path (NULL: $FERRY_SOCKET, else the only one in /run/ferry)
- * and registers this process for units of this kind (1..FERRY_KIND_MAX octets). Waits for the
- * agent's answer for at most 2 seconds. 0 or -errno: -ENOENT or -ECONNREFUSED no agent, -EACCES
- * not allowed to, -EPROTO another protocol version, -EEXIST kind already registered.
+ * Connects to the agent's UNIX socket at path (NULL: $FERRY_SOCKET, else the only one in
+ * /run/ferry) and registers this process for units of this kind (1..FERRY_KIND_MAX octets,
+ * printable). Waits for the agent, and for its answer, 2 seconds each at most. 0 or -errno: -ENOENT
+ * or -ECONNREFUSED no agent, -EACCES not allowed to, -ETIMEDOUT it does not answer, -EPROTO another
+ * protocol version, -EEXIST kind already registered.
  */
 int ferry_open(struct ferry **ret, const char *path, const char *kind, const struct ferry_ops *ops,
 	       void *arg);
-/* Ends the registration; units are withdrawn, descriptors stay the application's. */
+/* Ends the registration; units are withdrawn, descriptors stay the application's. Not in a
+ * callback. */
 void ferry_close(struct ferry *f);
 /* Poll this for POLLIN. */
 int ferry_fd(const struct ferry *f);
@@ -74,7 +76,8 @@ int ferry_dispatch(struct ferry *f);
 /*
  * Offers n (1..FERRY_SOCKETS_MAX) connected TCP sockets, or UDP sockets bound to an address, with
  * one role each (at most FERRY_ROLE_MAX octets, NULL: ""). The descriptors stay the application's.
- * data is for ferry_unit_data(). 0 (offered() will follow) or -errno.
+ * data is for ferry_unit_data(). 0 (offered() will follow) or -errno: -EAGAIN the agent is behind,
+ * offer again.
  */
 int ferry_offer(struct ferry *f, const int *fds, const char *const *roles, unsigned int n,
 		void *data, struct ferry_unit **ret);

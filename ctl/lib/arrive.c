@@ -35,7 +35,7 @@ static int make_sockets(struct ferry_unit *u, const struct ferry_app_message *m)
 }
 
 /* A failure is answered with LENT of nothing: the agent refuses the move, and says why. */
-int lib_lend(struct ferry *f, const struct ferry_app_message *m)
+void lib_lend(struct ferry *f, const struct ferry_app_message *m)
 {
 	struct ferry_app_message answer = {
 		.type = FERRY_APP_BUNDLE,
@@ -58,9 +58,10 @@ int lib_lend(struct ferry *f, const struct ferry_app_message *m)
 	answer.type = FERRY_APP_LENT;
 	answer.result = r;
 	answer.count = r ? 0 : u->count;
+	if (lib_send(f, &answer, sizeof(answer), r ? NULL : u->fds, answer.count))
+		r = -EIO; /* it ends the move when nothing comes */
 	if (r && u)
 		lib_discard(u);
-	return lib_send(f, &answer, sizeof(answer), r ? NULL : u->fds, answer.count);
 }
 
 static void close_fds(struct ferry_unit *u)
@@ -76,6 +77,14 @@ void lib_discard(struct ferry_unit *u)
 	lib_unit_free(u);
 }
 
+/* Ends the connection by RST: what comes after octets that are missing must never be sent. */
+static void reset(int fd)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	connect(fd, &none, sizeof(none));
+}
+
 /* The agent made room for all of it; a wait is for a kernel that counts otherwise. */
 static void write_unsent(int fd, const uint8_t *data, uint32_t size)
 {
@@ -85,8 +94,10 @@ static void write_unsent(int fd, const uint8_t *data, uint32_t size)
 
 		if (n > 0)
 			done += (uint32_t)n;
-		else if (errno != EAGAIN || poll(&p, 1, UNSENT_TIMEOUT_MS) != 1)
-			return; /* the connection ended, which its owner is about to see */
+		else if (errno != EAGAIN || poll(&p, 1, UNSENT_TIMEOUT_MS) != 1) {
+			reset(fd); /* which its owner is about to see */
+			return;
+		}
 	}
 }
 
@@ -95,7 +106,7 @@ static void unpack(struct ferry_unit *u, const struct ferry_bundle *b)
 	const struct ferry_bundle_socket *s = (const void *)(b + 1);
 
 	for (unsigned int i = 0; i < u->count; i++) {
-		memcpy(u->roles[i], s[i].role, sizeof(u->roles[i]));
+		memcpy(u->roles[i], s[i].role, sizeof(u->roles[i]) - 1);
 		u->next_datagram[i] = s[i].datagrams_at;
 		u->datagrams[i] = s[i].datagrams;
 		if (!s[i].unsent)
@@ -106,26 +117,47 @@ static void unpack(struct ferry_unit *u, const struct ferry_bundle *b)
 	}
 }
 
-bool lib_arrive(struct ferry_unit *u, const uint8_t uuid[16])
+static bool inside(const struct ferry_unit *u, uint64_t at, uint64_t size)
+{
+	return at <= u->map_size && size <= u->map_size - at;
+}
+
+/* Whether the bundle is whole; datagrams are looked at as they are taken. */
+static bool whole(const struct ferry_unit *u)
+{
+	const struct ferry_bundle *b = (const void *)u->map;
+	const struct ferry_bundle_socket *s = (const void *)(b + 1);
+
+	if (!inside(u, sizeof(*b), u->count * sizeof(*s)) || b->magic != FERRY_BUNDLE_MAGIC ||
+	    b->count != u->count || !inside(u, b->state_at, b->state_size))
+		return false;
+	for (unsigned int i = 0; i < u->count; i++)
+		if (!inside(u, s[i].unsent_at, s[i].unsent))
+			return false;
+	return true;
+}
+
+static bool open_bundle(struct ferry_unit *u)
 {
 	off_t size = lseek(u->bundle, 0, SEEK_END);
-	const struct ferry_bundle *b;
+	void *map;
 
-	u->map_size = size > 0 ? (size_t)size : 0;
-	u->map = mmap(NULL, u->map_size, PROT_READ, MAP_PRIVATE, u->bundle, 0);
 	u->next_datagram = calloc(u->count, sizeof(*u->next_datagram));
 	u->datagrams = calloc(u->count, sizeof(*u->datagrams));
-	b = (const void *)u->map;
-	if (u->map == MAP_FAILED || !u->next_datagram || !u->datagrams ||
-	    u->map_size < sizeof(*b) || b->magic != FERRY_BUNDLE_MAGIC || b->count != u->count) {
-		close_fds(u);
+	if (size <= 0 || !u->next_datagram || !u->datagrams)
 		return false;
-	}
-	memcpy(u->uuid, uuid, sizeof(u->uuid));
-	u->state = UNIT_OURS;
-	unpack(u, b);
-	u->ferry->ops->arrived(u, u->ferry->arg);
-	munmap((void *)u->map, u->map_size);
+	map = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, u->bundle, 0);
+	if (map == MAP_FAILED)
+		return false;
+	u->map = map;
+	u->map_size = (size_t)size;
+	return whole(u);
+}
+
+static void close_bundle(struct ferry_unit *u)
+{
+	if (u->map)
+		munmap((void *)u->map, u->map_size);
 	u->map = NULL;
 	free(u->next_datagram);
 	free(u->datagrams);
@@ -133,7 +165,24 @@ bool lib_arrive(struct ferry_unit *u, const uint8_t uuid[16])
 	u->datagrams = NULL;
 	close(u->bundle);
 	u->bundle = -1;
-	return true;
+}
+
+void lib_arrive(struct ferry_unit *u, const uint8_t uuid[16])
+{
+	bool good = open_bundle(u);
+
+	memcpy(u->uuid, uuid, sizeof(u->uuid));
+	u->state = UNIT_OURS;
+	if (good) {
+		unpack(u, (const void *)u->map);
+		u->ferry->ops->arrived(u, u->ferry->arg);
+	} else {
+		for (unsigned int i = 0; i < u->count; i++)
+			reset(u->fds[i]);
+		close_fds(u);
+		ferry_withdraw(u);
+	}
+	close_bundle(u);
 }
 
 const void *ferry_unit_state(const struct ferry_unit *u, size_t *size)
@@ -171,9 +220,12 @@ ssize_t ferry_unit_datagram(struct ferry_unit *u, unsigned int i, void *buf, siz
 
 	if (i >= u->count)
 		return -EINVAL;
-	if (!u->map || !u->datagrams[i])
+	if (!u->map || !u->datagrams[i] || u->next_datagram[i] % 8 ||
+	    !inside(u, u->next_datagram[i], sizeof(*d)))
 		return -EAGAIN;
 	d = (const void *)(u->map + u->next_datagram[i]);
+	if (!inside(u, u->next_datagram[i] + sizeof(*d), d->size))
+		return -EAGAIN;
 	u->next_datagram[i] += sizeof(*d) + ((d->size + 7) & ~7ULL);
 	u->datagrams[i]--;
 	if (from) {

@@ -12,6 +12,7 @@ enum unit_state {
 	UNIT_OURS,
 	UNIT_QUIESCED, /* asked to, or ready */
 	UNIT_LENT,     /* empty sockets, waiting for GO */
+	UNIT_WITHDRAWN, /* which the agent could not be told yet */
 };
 
 struct ferry_unit {
@@ -39,6 +40,7 @@ struct ferry {
 	const struct ferry_ops *ops;
 	void *arg;
 	struct ferry_unit *units;
+	unsigned int untold; /* UNIT_WITHDRAWN */
 };
 
 struct ferry_unit *lib_unit_new(struct ferry *f, unsigned int count);
@@ -51,9 +53,10 @@ int lib_send(struct ferry *f, const struct ferry_app_message *m, size_t size, co
 int lib_say(struct ferry *f, enum ferry_app_type type, uint32_t id);
 
 /* Makes the sockets and the memfd that a unit will come into, and lends them. */
-int lib_lend(struct ferry *f, const struct ferry_app_message *m);
-/* Writes what was unsent, hands the unit to arrived(). False: it cannot, its connections end. */
-bool lib_arrive(struct ferry_unit *u, const uint8_t uuid[16]);
+void lib_lend(struct ferry *f, const struct ferry_app_message *m);
+/* Writes what was unsent, hands the unit to arrived(). Where the bundle is not whole its connections
+ * are ended, and it is withdrawn. */
+void lib_arrive(struct ferry_unit *u, const uint8_t uuid[16]);
 void lib_discard(struct ferry_unit *u);
 
 #endif

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * libferry: registration, offers and what the agent says. See ferry.h for the contract and
- * ferry/app.h for the messages. The socket to the agent is non-blocking but for ferry_open();
- * messages are small, and a full socket buffer is an error of the call that met it.
+ * libferry: offers and what the agent says. See ferry.h for the contract and ferry/app.h for the
+ * messages. Nothing here waits: messages are small, and a full socket buffer is an error of the
+ * call that met it, but for a withdrawal, which is repeated.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include "lib.h"
-
-#define OPEN_TIMEOUT_MS 2000
-#define RUN "/run/ferry"
 
 struct ferry_unit *lib_unit_new(struct ferry *f, unsigned int count)
 {
@@ -50,6 +44,7 @@ void lib_unit_free(struct ferry_unit *u)
 		*at = u->next;
 		break;
 	}
+	u->ferry->untold -= u->state == UNIT_WITHDRAWN;
 	if (u->bundle >= 0)
 		close(u->bundle);
 	free(u->fds);
@@ -60,7 +55,7 @@ void lib_unit_free(struct ferry_unit *u)
 int lib_send(struct ferry *f, const struct ferry_app_message *m, size_t size, const int *fds,
 	     unsigned int count)
 {
-	char control[CMSG_SPACE(FERRY_APP_SOCKETS * sizeof(int))] = {};
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(FERRY_APP_SOCKETS * sizeof(int))] = {};
 	struct iovec iov = { (void *)m, size };
 	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
 
@@ -84,110 +79,22 @@ int lib_say(struct ferry *f, enum ferry_app_type type, uint32_t id)
 	return lib_send(f, &m, sizeof(m), NULL, 0);
 }
 
-/* The socket of the only agent on this machine; NULL where there is none, or more than one. */
-static const char *only_agent(char *path, size_t size)
+static void tell_untold(struct ferry *f)
 {
-	DIR *dir = opendir(RUN);
-	int n = 0;
-
-	for (struct dirent *e; dir && (e = readdir(dir));) {
-		size_t length = strlen(e->d_name);
-
-		if (length < 6 || strcmp(e->d_name + length - 5, ".sock"))
+	for (struct ferry_unit *u = f->units, *next; f->untold && u; u = next) {
+		next = u->next;
+		if (u->state != UNIT_WITHDRAWN || u->busy)
 			continue;
-		snprintf(path, size, RUN "/%s", e->d_name);
-		n++;
+		if (lib_say(f, FERRY_APP_WITHDRAW, u->handle) == -EAGAIN)
+			return;
+		lib_unit_free(u);
 	}
-	if (dir)
-		closedir(dir);
-	return n == 1 ? path : NULL;
-}
-
-static int connect_agent(struct ferry *f, const char *path)
-{
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	char only[sizeof(RUN) + 256];
-
-	if (!path)
-		path = getenv("FERRY_SOCKET");
-	if (!path)
-		path = only_agent(only, sizeof(only));
-	if (!path)
-		return -ENOENT;
-	if (strlen(path) >= sizeof(un.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(un.sun_path, path);
-	f->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (f->fd < 0 || connect(f->fd, (struct sockaddr *)&un, sizeof(un)))
-		return -errno;
-	return 0;
-}
-
-static int greet(struct ferry *f, const char *kind)
-{
-	struct ferry_app_message m = { .type = FERRY_APP_HELLO, .version = FERRY_APP_VERSION };
-	struct pollfd p = { f->fd, POLLIN, 0 };
-	int r;
-
-	snprintf(m.text, sizeof(m.text), "%s", kind);
-	r = lib_send(f, &m, sizeof(m), NULL, 0);
-	if (r)
-		return r;
-	if (poll(&p, 1, OPEN_TIMEOUT_MS) != 1)
-		return -ETIMEDOUT;
-	if (recv(f->fd, &m, sizeof(m), 0) != sizeof(m) || m.type != FERRY_APP_WELCOME)
-		return -EPROTO;
-	return m.result;
-}
-
-int ferry_open(struct ferry **ret, const char *path, const char *kind, const struct ferry_ops *ops,
-	       void *arg)
-{
-	struct ferry *f;
-	int r;
-
-	if (!ops || !ops->arrived || !kind || !*kind || strlen(kind) > FERRY_KIND_MAX)
-		return -EINVAL;
-	f = calloc(1, sizeof(*f));
-	if (!f)
-		return -ENOMEM;
-	f->fd = -1;
-	f->ops = ops;
-	f->arg = arg;
-	r = connect_agent(f, path);
-	r = r ? r : greet(f, kind);
-	if (r) {
-		ferry_close(f);
-		return r;
-	}
-	*ret = f;
-	return 0;
-}
-
-void ferry_close(struct ferry *f)
-{
-	if (!f)
-		return;
-	while (f->units) {
-		if (f->units->state == UNIT_LENT)
-			lib_discard(f->units);
-		else
-			lib_unit_free(f->units);
-	}
-	if (f->fd >= 0)
-		close(f->fd);
-	free(f);
-}
-
-int ferry_fd(const struct ferry *f)
-{
-	return f->fd;
 }
 
 int ferry_offer(struct ferry *f, const int *fds, const char *const *roles, unsigned int n,
 		void *data, struct ferry_unit **ret)
 {
-	char buf[FERRY_APP_MESSAGE_MAX] = {};
+	_Alignas(struct ferry_app_message) char buf[FERRY_APP_MESSAGE_MAX] = {};
 	struct ferry_app_message *m = (struct ferry_app_message *)buf;
 	struct ferry_unit *u;
 	int r;
@@ -212,6 +119,7 @@ int ferry_offer(struct ferry *f, const int *fds, const char *const *roles, unsig
 			snprintf(u->roles[i], sizeof(u->roles[i]), "%s", roles[i]);
 		memcpy(m->sockets[i].role, u->roles[i], sizeof(u->roles[i]));
 	}
+	tell_untold(f);
 	r = lib_send(f, m, sizeof(*m) + n * sizeof(m->sockets[0]), fds, n);
 	if (r) {
 		lib_unit_free(u);
@@ -221,12 +129,17 @@ int ferry_offer(struct ferry *f, const int *fds, const char *const *roles, unsig
 	return 0;
 }
 
+/* An agent that is gone forgets too; one that is behind has to be told later, or it would hold the
+ * unit's flows for ever. */
 void ferry_withdraw(struct ferry_unit *u)
 {
-	lib_say(u->ferry, FERRY_APP_WITHDRAW, u->handle); /* an agent that is gone forgets too */
+	if (lib_say(u->ferry, FERRY_APP_WITHDRAW, u->handle) == -EAGAIN) {
+		u->state = UNIT_WITHDRAWN;
+		u->ferry->untold++;
+	}
 	if (u->busy)
 		u->withdrawn = true;
-	else
+	else if (u->state != UNIT_WITHDRAWN)
 		lib_unit_free(u);
 }
 
@@ -282,13 +195,15 @@ static struct ferry_unit *find(struct ferry *f, const struct ferry_app_message *
 
 	for (struct ferry_unit *u = f->units; u; u = u->next) {
 		if (by_request ? u->state == UNIT_LENT && u->request == m->id :
-				 u->state != UNIT_LENT && u->handle == m->id)
+				 u->state != UNIT_LENT && u->state != UNIT_WITHDRAWN &&
+					 u->handle == m->id)
 			return u;
 	}
 	return NULL;
 }
 
-static int lend_out(struct ferry_unit *u)
+/* Where a descriptor is none any more, the agent gets none of them, and ends the move. */
+static void lend_out(struct ferry_unit *u)
 {
 	struct ferry_app_message m = {
 		.type = FERRY_APP_SOCKETS_ARE,
@@ -297,7 +212,27 @@ static int lend_out(struct ferry_unit *u)
 		.count = u->count,
 	};
 
-	return lib_send(u->ferry, &m, sizeof(m), u->fds, u->count);
+	if (lib_send(u->ferry, &m, sizeof(m), u->fds, u->count) == -EBADF)
+		lib_send(u->ferry, &m, sizeof(m), NULL, 0);
+}
+
+/* What the agent may say of a unit depends on what was said before. */
+static bool in_turn(const struct ferry_unit *u, uint16_t type)
+{
+	switch (type) {
+	case FERRY_APP_OFFERED:
+		return u->state == UNIT_OFFERED;
+	case FERRY_APP_BORROW:
+	case FERRY_APP_QUIESCE:
+		return u->state == UNIT_OURS;
+	case FERRY_APP_ABORTED:
+	case FERRY_APP_COMMITTED:
+		return u->state == UNIT_QUIESCED;
+	case FERRY_APP_GO:
+	case FERRY_APP_DISCARD:
+		return u->state == UNIT_LENT;
+	}
+	return false;
 }
 
 /* Makes the callback that m asks for. True: the unit ends with it. */
@@ -331,42 +266,47 @@ static bool call(struct ferry_unit *u, const struct ferry_app_message *m)
 			ops->committed(u, arg);
 		return true;
 	case FERRY_APP_GO:
-		return !lib_arrive(u, m->uuid);
+		lib_arrive(u, m->uuid);
+		return false;
 	}
 	return false;
 }
 
-static int act(struct ferry *f, const struct ferry_app_message *m)
+static void act(struct ferry *f, const struct ferry_app_message *m)
 {
 	struct ferry_unit *u;
+	bool ended;
 
-	if (m->type == FERRY_APP_LEND)
-		return lib_lend(f, m);
+	if (m->type == FERRY_APP_LEND) {
+		lib_lend(f, m);
+		return;
+	}
 	u = find(f, m);
-	if (!u)
-		return 0; /* withdrawn meanwhile */
-	if (m->type == FERRY_APP_BORROW)
-		return lend_out(u);
+	if (!u || !in_turn(u, m->type))
+		return; /* withdrawn meanwhile */
+	if (m->type == FERRY_APP_BORROW) {
+		lend_out(u);
+		return;
+	}
 	if (m->type == FERRY_APP_DISCARD) {
 		lib_discard(u);
-		return 0;
+		return;
 	}
 	u->busy = true;
-	if (call(u, m) || u->withdrawn)
+	ended = call(u, m);
+	u->busy = false;
+	if (ended || (u->withdrawn && u->state != UNIT_WITHDRAWN))
 		lib_unit_free(u);
-	else
-		u->busy = false;
-	return 0;
 }
 
 int ferry_dispatch(struct ferry *f)
 {
-	char buf[FERRY_APP_MESSAGE_MAX];
+	_Alignas(struct ferry_app_message) char buf[FERRY_APP_MESSAGE_MAX];
 	struct ferry_app_message *m = (struct ferry_app_message *)buf;
 
+	tell_untold(f);
 	for (;;) {
 		ssize_t n = recv(f->fd, buf, sizeof(buf), MSG_DONTWAIT);
-		int r;
 
 		if (n < 0)
 			return errno == EAGAIN ? 0 : -errno;
@@ -378,8 +318,6 @@ int ferry_dispatch(struct ferry *f)
 		      (size_t)n != sizeof(*m) + m->count * sizeof(m->sockets[0]))))
 			return -EPROTO;
 		m->text[sizeof(m->text) - 1] = 0;
-		r = act(f, m);
-		if (r)
-			return r;
+		act(f, m);
 	}
 }

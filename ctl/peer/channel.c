@@ -11,7 +11,8 @@
 #include "base/util.h"
 #include "peer/channel.h"
 
-#define READS 64 /* in a row, of one peer */
+#define READS 4 /* in a row, of one peer */
+#define ANSWERS_MAX (1U << 20)
 #define KEEP_ROOM (1U << 20)
 
 struct frame {
@@ -26,6 +27,7 @@ struct channel {
 	const struct channel_ops *ops;
 	void *arg, *data;
 	bool greeted;  /* the peer's HELLO is in */
+	bool answering; /* it was in before ours: the requests are the peer's */
 	bool freed;    /* inside a callback: free when it returns */
 	unsigned int busy;
 	uint8_t *in;
@@ -102,9 +104,16 @@ static int flush(struct channel *c)
 	return 0;
 }
 
+/* Who does not read our answers asks nothing more. The other way about there is no such rule, so
+ * that two sides cannot wait for each other. */
+static bool deaf(const struct channel *c)
+{
+	return c->answering && c->out_queued > ANSWERS_MAX;
+}
+
 static int want(struct channel *c, int flushed)
 {
-	uint32_t events = EPOLLIN | (flushed == -EAGAIN ? EPOLLOUT : 0);
+	uint32_t events = (deaf(c) ? 0 : EPOLLIN) | (flushed == -EAGAIN ? EPOLLOUT : 0);
 
 	return sd_event_source_set_io_events(c->source, events);
 }
@@ -113,14 +122,14 @@ static int deliver(struct channel *c, const struct frame_header *h, const uint8_
 {
 	if (h->type == MSG_HELLO) {
 		Peer__Hello *hello = peer__hello__unpack(NULL, h->body, body);
-		int r = hello && !c->greeted && hello->boot.len == 16 &&
-					hello->version == CHANNEL_VERSION ?
-				c->ops->hello(c, hello, c->arg) :
-				-EPROTO;
+		bool good = hello && !c->greeted && hello->boot.len == 16 &&
+			    hello->version == CHANNEL_VERSION;
+		int r;
 
+		c->greeted = true;
+		r = good ? c->ops->hello(c, hello, c->arg) : -EPROTO;
 		if (hello)
 			peer__hello__free_unpacked(hello, NULL);
-		c->greeted = true;
 		return r;
 	}
 	Peer__Move *m = c->greeted ? peer__move__unpack(NULL, h->body, body) : NULL;
@@ -133,13 +142,13 @@ static int deliver(struct channel *c, const struct frame_header *h, const uint8_
 	return whole ? 0 : -EPROTO;
 }
 
-/* How many octets the frame at the start of the buffer has; 0: its header is not whole. */
-static int frame_size(const struct channel *c, struct frame_header *h, size_t *size)
+/* How many octets the frame that starts at an offset of the buffer has; 0: its header is not whole. */
+static int frame_size(const struct channel *c, size_t at, struct frame_header *h, size_t *size)
 {
 	*size = 0;
-	if (c->in_size < sizeof(*h))
+	if (c->in_size - at < sizeof(*h))
 		return 0;
-	memcpy(h, c->in, sizeof(*h));
+	memcpy(h, c->in + at, sizeof(*h));
 	if (h->magic != FRAME_MAGIC || h->version != CHANNEL_VERSION || !h->type ||
 	    h->type >= MSG_TYPES || h->body > CHANNEL_BODY_MAX || h->trailer > CHANNEL_TRAILER_MAX)
 		return -EPROTO;
@@ -150,16 +159,18 @@ static int frame_size(const struct channel *c, struct frame_header *h, size_t *s
 static int drain_frames(struct channel *c)
 {
 	struct frame_header h;
-	size_t size;
+	size_t size, at = 0;
 	int r;
 
-	while (!(r = frame_size(c, &h, &size)) && size && c->in_size >= size) {
-		r = deliver(c, &h, c->in + sizeof(h));
+	while (!(r = frame_size(c, at, &h, &size)) && size && c->in_size - at >= size) {
+		r = deliver(c, &h, c->in + at + sizeof(h));
 		if (r || c->freed)
 			return r;
-		c->in_size -= size;
-		memmove(c->in, c->in + size, c->in_size);
+		at += size;
 	}
+	c->in_size -= at;
+	if (at)
+		memmove(c->in, c->in + at, c->in_size);
 	if (!r && !c->in_size && c->in_room > KEEP_ROOM) {
 		free(c->in); /* of a large frame, as there may be none again */
 		c->in = NULL;
@@ -172,7 +183,7 @@ static int make_room(struct channel *c)
 {
 	struct frame_header h;
 	size_t need;
-	int r = frame_size(c, &h, &need);
+	int r = frame_size(c, 0, &h, &need);
 
 	if (r)
 		return r;
@@ -191,7 +202,7 @@ static int make_room(struct channel *c)
 
 static int receive(struct channel *c)
 {
-	for (unsigned int i = 0; i < READS; i++) {
+	for (unsigned int i = 0; i < READS && !deaf(c); i++) {
 		int r = make_room(c);
 		ssize_t n;
 
@@ -295,6 +306,7 @@ int channel_send_hello(struct channel *c, uint32_t node, const uint8_t boot[16])
 	hello.node = node;
 	hello.boot.data = (uint8_t *)boot;
 	hello.boot.len = 16;
+	c->answering = c->greeted;
 	return queue(c, MSG_HELLO, &hello.base, NULL, 0);
 }
 
