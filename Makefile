@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # One Makefile; everything it makes is under build/. V=1 shows the commands.
-#   make          programs, library, command line      make check   the tests (as root)
-#   make demo     the main job, shown (as root)        make info    stack and verifier work
+#   make         programs, library, probes          make tests   the test programs
+#   make check   set up, build, test (as root)      make fuzz    60 s of each fuzz target
+#   make demo    the main job, shown (as root)      make info    stack and verifier work
+#   make install DESTDIR= PREFIX=/usr/local
+# Set by the makefile itself: B, the tree of outputs; SAN, whether it is the one with sanitizers.
 MAKEFLAGS += -rR
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -11,13 +14,18 @@ say = $(if $(V),,@printf '  %-6s %s\n' $(1) $@)
 CC := gcc
 CLANG := clang
 AR := ar
+PREFIX := /usr/local
+comma := ,
+B := build
 PKGS := libbpf libsystemd jansson libmnl libprotobuf-c
 CPPFLAGS := -Iinclude -Ictl -Ibuild/gen -Ibuild/bpf -D_GNU_SOURCE
-CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC $(EXTRA_CFLAGS)
-BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -Wall -Wextra -Werror \
+CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC \
+	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize=alignment \
+	-fno-sanitize-recover=undefined) $(EXTRA_CFLAGS)
+BPF_CFLAGS = -g -O2 -target bpf -mcpu=v3 -Wall -Wextra -Werror \
 	-I/usr/include/$(shell $(CC) -print-multiarch) -Iinclude
 PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -linih
-OBJ := build/obj
+OBJ := $(B)/obj
 
 src = $(patsubst %.c,$(OBJ)/%.o,$(wildcard $(1)))
 BPF_PROGS := steer egress
@@ -75,7 +83,8 @@ build/libferry.so: $(LIB) ctl/lib/libferry.map
 
 build/libferry.pc: ctl/lib/libferry.pc.in Makefile
 	$(call say,GEN)
-	$(Q)sed 's|@VERSION@|$(VERSION)|' $< > $@
+	$(Q)mkdir -p $(@D)
+	$(Q)sed -e 's|@VERSION@|$(VERSION)|' -e 's|@PREFIX@|$(PREFIX)|' $< > $@
 
 PROBE_NET := $(call src,tools/probe/net.c tools/probe/stream*.c)
 PROBE_APP := $(call src,tools/probe/app*.c) build/libferry.a
@@ -87,9 +96,75 @@ $(PROBES):
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lz
 
+# Tests: what each links beside its own file.
+T := $(B)/tests
+UNIT := $(patsubst tests/unit/%.c,$(T)/%,$(wildcard tests/unit/test_*.c))
+PACKET := $(T)/test_packet $(T)/test_race
+TABLE := $(OBJ)/ctl/dataplane/table.o
+PACKET_ENV := $(call src,tests/packet/env.c tests/packet/build.c) $(TABLE)
+CTL := $(filter-out $(OBJ)/ctl/agent/main.o,$(AGENT)) $(DATAPLANE) $(BASE)
+
+tests: $(UNIT) $(if $(SAN),,$(PACKET))
+$(T)/test_stream: $(call src,tools/probe/stream*.c)
+$(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
+$(T)/test_table $(T)/test_table_model: $(TABLE)
+$(T)/test_util: $(BASE)
+$(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_unit_word $(T)/test_repair \
+	$(T)/test_repair_check $(T)/test_diag: $(CTL)
+$(T)/test_libferry: $(LIB)
+$(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/packet/corpus.c \
+	tests/packet/steps.c) $(PACKET_ENV)
+$(T)/test_race: $(PACKET_ENV)
+$(UNIT): $(T)/%: $(OBJ)/tests/unit/%.o
+$(PACKET): $(T)/%: $(OBJ)/tests/packet/%.o
+$(UNIT) $(PACKET):
+	$(call say,LD)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -pthread -o $@ $^ -lcmocka -lz $(PKG_LIBS)
+$(call src,tests/unit/*.c tests/packet/*.c): CPPFLAGS += -Itools/probe -Itests -I.
+$(call src,tests/unit/*.c tests/packet/*.c): | $(SKELS) build/gen/peer.pb-c.h
+
+FUZZ := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+build/fuzz/%: tests/fuzz/%.c
+	$(call say,FUZZ)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) -std=gnu11 -O1 -g -Wall -Wextra -Werror -Iinclude -MMD -MP -MT $@ \
+		-fsanitize=fuzzer,address,undefined -fno-sanitize=alignment \
+		-fno-sanitize-recover=undefined -o $@ $<
+fuzz: $(FUZZ)
+	tools/fuzz $(FUZZ)
+
+# The two commands of the README. Each sets up what it needs.
+check:
+	$(Q)tools/deps build test
+	$(Q)$(MAKE) --no-print-directory all tests
+	$(Q)$(MAKE) --no-print-directory B=build/san SAN=1 tests
+	$(Q)tools/check
+
+demo:
+	$(Q)tools/deps build test demo
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tools/demo
+
+info: $(SKELS)
+	$(Q)tools/info $(BPF_PROGS:%=build/bpf/%.bpf.o)
+
+install: all
+	install -D -t $(DESTDIR)$(PREFIX)/sbin build/ferryd
+	install -D -t $(DESTDIR)$(PREFIX)/bin build/ferry
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib build/libferry.a
+	install -D build/libferry.so $(DESTDIR)$(PREFIX)/lib/libferry.so.0
+	ln -sf libferry.so.0 $(DESTDIR)$(PREFIX)/lib/libferry.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/ferry.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/ferry include/ferry/*.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/pkgconfig build/libferry.pc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man3 docs/man/*.3
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/man/*.5
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 docs/man/*.8
+
 -include $(shell find build -name '*.d' 2>/dev/null)
 
 clean:
 	rm -rf build
 
-.PHONY: all clean
+.PHONY: all tests fuzz check demo info install clean

@@ -111,7 +111,7 @@ def test(fleet):
         origin, to = to, origin
     frozen = sum(fleet.counter(host, "lost-in-freeze-udp") for host in ("a", "b", "i"))
     kernel = [counters(fleet, host) for host in ("a", "b", "c")]
-    wires.captures["a"].stop()
+    wires.captures["a"].stop(running=True)
     delete_node_a(fleet, rows, servers)
     stopped = time.time_ns()
     for row in rows:

@@ -15,7 +15,7 @@
 
 static void answer(int fd, json_t *object)
 {
-	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
 
 	if (text && send(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_info("a command went away before its answer");

@@ -25,7 +25,7 @@ static const char usage[] =
 	"  -n, --node NAME    this node's name in the configuration; everything it keeps hangs off it\n"
 	"  -c, --config FILE  default /etc/ferry/ferry.conf\n"
 	"  -s, --socket PATH  for applications and commands; default /run/ferry/NAME.sock\n"
-	"      --detach       take programs, maps and pins off, and end\n"
+	"      --detach       take programs and pins off, in the node's network namespace, and end\n"
 	"  -h, --help\n";
 
 struct options {
@@ -94,6 +94,44 @@ static void settings(const struct config *c, struct dataplane_settings *s)
 	}
 }
 
+static int write_peer(struct agent *a, const struct config_node *n, const uint8_t addr[16],
+		      const char *device)
+{
+	uint32_t ifindex = if_nametoindex(device);
+
+	if (ifindex)
+		return dataplane_peer(&a->dp, addr, ifindex, n->number);
+	log_error("tunnel: no device %s in this network namespace", device);
+	return -ENODEV;
+}
+
+static bool peer_configured(const void *key, void *arg)
+{
+	const struct ferry_peer_key *k = key;
+	const struct agent *a = arg;
+	const struct config_node *self = a->config.self;
+	bool device = false;
+
+	for (unsigned int t = 0; t < self->n_tunnel; t++)
+		device |= if_nametoindex(self->tunnel[t]) == k->ifindex;
+	for (unsigned int i = 0; device && i < a->config.n_nodes; i++)
+		for (unsigned int n = 0; n < a->config.nodes[i].addresses; n++)
+			if (&a->config.nodes[i] != self &&
+			    !memcmp(a->config.nodes[i].address[n], k->addr, 16))
+				return true;
+	return false;
+}
+
+static bool service_configured(const void *key, void *arg)
+{
+	const struct agent *a = arg;
+
+	for (unsigned int i = 0; i < a->config.n_services; i++)
+		if (!memcmp(&a->config.services[i].key, key, sizeof(struct ferry_service_key)))
+			return true;
+	return false;
+}
+
 /* Every address of every other node, on every device that may bring its GENEVE. */
 static int write_peers(struct agent *a)
 {
@@ -105,10 +143,9 @@ static int write_peers(struct agent *a)
 
 		for (unsigned int k = 0; n != self && k < n->addresses; k++)
 			for (unsigned int t = 0; !r && t < self->n_tunnel; t++)
-				r = dataplane_peer(&a->dp, n->address[k],
-						   if_nametoindex(self->tunnel[t]), n->number);
+				r = write_peer(a, n, n->address[k], self->tunnel[t]);
 	}
-	return r;
+	return r ? r : dataplane_prune_peers(&a->dp, peer_configured, a);
 }
 
 static int write_services(struct agent *a)
@@ -122,7 +159,7 @@ static int write_services(struct agent *a)
 		if (!r && s->hop == a->config.self->number)
 			r = vip_acquire(a, s->key.addr);
 	}
-	return r;
+	return r ? r : dataplane_prune_services(&a->dp, service_configured, a);
 }
 
 static int attach(struct agent *a)
@@ -132,6 +169,7 @@ static int attach(struct agent *a)
 
 	for (unsigned int i = 0; !r && i < self->n_interfaces; i++)
 		r = dataplane_attach(&a->dp, self->interfaces[i]);
+	r = r ? r : dataplane_prune_links(&a->dp, self->interfaces, self->n_interfaces);
 	if (r)
 		log_error("%s", dataplane_error());
 	return r;
@@ -142,8 +180,9 @@ static int start(struct agent *a, const char *socket_path)
 	int r = write_peers(a);
 
 	r = r ? r : write_services(a);
+	r = r ? r : units_adopt(a);
 	if (r) {
-		log_error("cannot write peers and services: %s", strerror(-r));
+		log_error("cannot write peers and services, or read units: %s", strerror(-r));
 		return r;
 	}
 	r = nodes_start(a);

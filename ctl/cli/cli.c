@@ -10,6 +10,16 @@
 #include <sys/un.h>
 #include "cli/cli.h"
 
+#define SCHEMA 1 /* of every object's keys */
+
+static void print_json(json_t *object)
+{
+	json_object_set_new(object, "schema", json_integer(SCHEMA));
+	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	putchar('\n');
+	json_decref(object);
+}
+
 int cli_error(struct cli *c, int code, const char *id, const char *format, ...)
 {
 	char text[512];
@@ -21,11 +31,7 @@ int cli_error(struct cli *c, int code, const char *id, const char *format, ...)
 	if (c->quiet)
 		return code;
 	if (c->json) {
-		json_t *object = json_pack("{s:s, s:s}", "error", id, "text", text);
-
-		json_dumpf(object, stdout, 0);
-		putchar('\n');
-		json_decref(object);
+		print_json(json_pack("{s:s, s:s}", "error", id, "text", text));
 	} else {
 		fprintf(stderr, "ferry: %s: %s\n", id, text);
 	}
@@ -160,22 +166,31 @@ static void print_table(json_t *rows, const struct column *columns, unsigned int
 			       k + 1 < n ? "  " : "\n");
 }
 
-int cli_print(struct cli *c, json_t *object, const char *key, const struct column *columns,
-	      unsigned int n)
+/* "name: value"; what is nested is "name member: value". */
+static void print_members(json_t *object, const char *prefix)
 {
 	const char *name;
 	char buf[64];
 	json_t *value;
 
+	json_object_foreach(object, name, value) {
+		if (json_is_object(value)) {
+			snprintf(buf, sizeof(buf), "%s ", name);
+			print_members(value, buf);
+		} else if (!json_is_array(value)) {
+			printf("%s%s: %s\n", prefix, name, cell(value, buf, sizeof(buf)));
+		}
+	}
+}
+
+int cli_print(struct cli *c, json_t *object, const char *key, const struct column *columns,
+	      unsigned int n)
+{
 	if (c->json) {
-		json_dumpf(object, stdout, JSON_COMPACT);
-		putchar('\n');
-		json_decref(object);
+		print_json(object);
 		return EXIT_OK;
 	}
-	json_object_foreach(object, name, value)
-		if (!json_is_array(value) && !json_is_object(value))
-			printf("%s: %s\n", name, cell(value, buf, sizeof(buf)));
+	print_members(object, "");
 	if (key)
 		print_table(json_object_get(object, key), columns, n);
 	json_decref(object);

@@ -15,10 +15,10 @@ static json_t *node(struct cli *c, uint32_t number)
 	char text[ADDR_TEXT], device[IF_NAMESIZE] = "";
 
 	memcpy(v4 ? addr + 12 : addr, t->header + 14 + (v4 ? 16 : 24), v4 ? 4 : 16);
-	if (!if_indextoname(t->ifindex, device)) /* of another namespace */
+	if (t->ifindex && !if_indextoname(t->ifindex, device)) /* of another namespace */
 		snprintf(device, sizeof(device), "#%u", t->ifindex);
 	return json_pack("{s:i, s:b, s:s, s:s, s:i, s:i}", "number", (int)number, "resolved",
-			 nh->live != 0, "address", addr_text(addr, text), "device", device, "mtu",
+			 nh->live != 0, "address", t->length ? addr_text(addr, text) : "", "device", device, "mtu",
 			 (int)t->mtu, "room", (int)nexthop_room(&c->view, number));
 }
 

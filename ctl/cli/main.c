@@ -41,6 +41,8 @@ static int run(struct cli *c, int argc, char **argv)
 		    (!v->name || !strcmp(argv[1], v->name)))
 			return v->run(c, argc - used, argv + used);
 	}
+	if (c->json)
+		return cli_error(c, EXIT_USAGE, "usage", "no such command: ferry --help lists them");
 	return usage(stderr, EXIT_USAGE);
 }
 

@@ -343,40 +343,67 @@ int dataplane_attach(struct dataplane *d, const char *ifname)
 	return r ? r : attach_xdp(d, ifname, ifindex);
 }
 
-static void detach_link(const char *path)
+/* Takes the fence and the program off the device of a pinned link. */
+static int detach_link(const char *path, const char *ifname)
 {
-	struct bpf_link_info info = {};
-	uint32_t size = sizeof(info);
-	int fd = bpf_obj_get(path);
 	LIBBPF_OPTS(bpf_tc_hook, hook, .attach_point = BPF_TC_EGRESS);
 	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
+	struct bpf_link_info info = {};
+	uint32_t size = sizeof(info);
+	_cleanup_close_ int fd = bpf_obj_get(path);
+	int r;
 
 	if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &size) && info.xdp.ifindex) {
 		hook.ifindex = (int)info.xdp.ifindex;
-		bpf_tc_detach(&hook, &opts);
+		if (if_nametoindex(ifname) != info.xdp.ifindex)
+			return dataplane_fail(-ENODEV,
+					      "%s is not in this network namespace: detach in the "
+					      "node's own",
+					      ifname);
+		r = bpf_tc_detach(&hook, &opts);
+		if (r && r != -ENOENT && r != -EINVAL) /* EINVAL: no clsact */
+			return dataplane_fail(r, "cannot detach from %s's egress: %s", ifname,
+					      strerror(-r));
 	}
-	if (fd >= 0)
-		close(fd);
 	unlink(path);
+	return 0;
+}
+
+static bool listed(const char *ifname, const char (*ifnames)[IFNAMSIZ], unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		if (!strcmp(ifname, ifnames[i]))
+			return true;
+	return false;
+}
+
+int dataplane_prune_links(struct dataplane *d, const char (*ifnames)[IFNAMSIZ], unsigned int n)
+{
+	DIR *dir = opendir(d->root);
+	char path[512];
+	int r = 0;
+
+	for (struct dirent *e; !r && dir && (e = readdir(dir));) {
+		if (strncmp(e->d_name, "link_", 5) || listed(e->d_name + 5, ifnames, n))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", d->root, e->d_name);
+		r = detach_link(path, e->d_name + 5);
+	}
+	if (dir)
+		closedir(dir);
+	return r;
 }
 
 int dataplane_detach(struct dataplane *d)
 {
-	DIR *dir = opendir(d->root);
-	char path[512];
+	int r = dataplane_prune_links(d, NULL, 0);
+	char path[256];
 
-	for (struct dirent *e; dir && (e = readdir(dir));) {
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", d->root, e->d_name);
-		if (!strncmp(e->d_name, "link_", 5))
-			detach_link(path);
-		else
-			unlink(path);
+	for (int i = 0; !r && i < MAP_COUNT; i++) {
+		snprintf(path, sizeof(path), "%s/%s", d->root, map_names[i]);
+		unlink(path);
 	}
-	if (dir)
-		closedir(dir);
-	if (rmdir(d->root) && errno != ENOENT)
-		return dataplane_fail(-errno, "cannot remove %s: %s", d->root, strerror(errno));
-	return 0;
+	if (!r && rmdir(d->root) && errno != ENOENT)
+		r = dataplane_fail(-errno, "cannot remove %s: %s", d->root, strerror(errno));
+	return r;
 }

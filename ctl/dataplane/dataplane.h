@@ -69,6 +69,12 @@ int dataplane_peer(struct dataplane *d, const uint8_t addr[16], uint32_t ifindex
 int dataplane_service(struct dataplane *d, const struct ferry_service_key *key, uint32_t hop);
 typedef int (*service_visit)(const struct ferry_service_key *key, uint32_t hop, void *arg);
 int dataplane_services(struct dataplane *d, service_visit visit, void *arg);
+/* Deletes what is pinned from an earlier configuration. */
+typedef bool (*key_wanted)(const void *key, void *arg);
+int dataplane_prune_peers(struct dataplane *d, key_wanted wanted, void *arg);
+int dataplane_prune_services(struct dataplane *d, key_wanted wanted, void *arg);
+/* Detaches from every device but these. */
+int dataplane_prune_links(struct dataplane *d, const char (*ifnames)[IFNAMSIZ], unsigned int n);
 /* Sums over CPUs. */
 int dataplane_counters(struct dataplane *d, uint64_t sum[FERRY_R_COUNT]);
 
@@ -82,6 +88,7 @@ struct nexthop_route {
 };
 int nexthop_set(struct dataplane *d, uint32_t node, const struct nexthop_route *route, uint32_t vni,
 		const uint8_t tag[8]);
+/* Known, but not resolved (any more). */
 void nexthop_clear(struct dataplane *d, uint32_t node);
 /* The MTU towards a node less the tunnel's headers, 0: unresolved. */
 uint32_t nexthop_room(const struct dataplane *d, uint32_t node);

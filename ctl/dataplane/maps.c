@@ -161,6 +161,38 @@ int dataplane_services(struct dataplane *d, service_visit visit, void *arg)
 	return r;
 }
 
+/* A hash map's walk begins anew where the key it stands on is gone, so that one pass finds one. */
+static int prune(int fd, void *key, void *next, key_wanted wanted, void *arg)
+{
+	bool found = true;
+
+	while (found) {
+		found = false;
+		for (int end = bpf_map_get_next_key(fd, NULL, next); !end && !found;
+		     end = bpf_map_get_next_key(fd, key, next)) {
+			memcpy(key, next, sizeof(struct ferry_flow));
+			found = !wanted(key, arg);
+			if (found && bpf_map_delete_elem(fd, key))
+				return -errno;
+		}
+	}
+	return 0;
+}
+
+int dataplane_prune_peers(struct dataplane *d, key_wanted wanted, void *arg)
+{
+	struct ferry_flow room[2]; /* larger than any key */
+
+	return prune(d->map[MAP_PEERS], &room[0], &room[1], wanted, arg);
+}
+
+int dataplane_prune_services(struct dataplane *d, key_wanted wanted, void *arg)
+{
+	struct ferry_flow room[2];
+
+	return prune(d->map[MAP_SERVICES], &room[0], &room[1], wanted, arg);
+}
+
 int dataplane_counters(struct dataplane *d, uint64_t sum[FERRY_R_COUNT])
 {
 	int cpus = libbpf_num_possible_cpus();

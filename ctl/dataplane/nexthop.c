@@ -103,6 +103,7 @@ int nexthop_set(struct dataplane *d, uint32_t node, const struct nexthop_route *
 
 void nexthop_clear(struct dataplane *d, uint32_t node)
 {
+	d->nexthops[node].node = node; /* known, though not resolved */
 	__atomic_store_n(&d->nexthops[node].live, 0, __ATOMIC_RELEASE);
 }
 

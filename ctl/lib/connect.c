@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* libferry: registration with the agent, the one thing that waits, and its end. */
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,16 +13,39 @@
 #include "lib.h"
 
 #define OPEN_TIMEOUT_MS 2000
+#define RUN "/run/ferry"
+
+/* The socket of the only agent on this machine; NULL where there is none, or more than one. */
+static const char *only_agent(char *path, size_t size)
+{
+	DIR *dir = opendir(RUN);
+	int n = 0;
+
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		size_t length = strlen(e->d_name);
+
+		if (length < 6 || strcmp(e->d_name + length - 5, ".sock"))
+			continue;
+		snprintf(path, size, RUN "/%s", e->d_name);
+		n++;
+	}
+	if (dir)
+		closedir(dir);
+	return n == 1 ? path : NULL;
+}
 
 static int connect_agent(struct ferry *f, const char *path)
 {
 	struct timeval wait = { .tv_sec = OPEN_TIMEOUT_MS / 1000 };
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	char only[sizeof(RUN) + 256];
 
 	if (!path)
 		path = getenv("FERRY_SOCKET");
 	if (!path)
-		path = "/run/ferry/agent.sock";
+		path = only_agent(only, sizeof(only));
+	if (!path)
+		return -ENOENT;
 	if (strlen(path) >= sizeof(un.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(un.sun_path, path);

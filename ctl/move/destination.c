@@ -27,6 +27,14 @@ static int socket_failed(struct move *m, unsigned int i, int error)
 			   strerror(-error));
 }
 
+/* The origin hears which epoch it has to be above. */
+static int epoch_behind(struct move *m, uint64_t word)
+{
+	m->newer = FERRY_WORD_EPOCH(word);
+	return move_refuse(m, "epoch-behind", "epoch %u is held here, the move has %u", m->newer,
+			   m->epoch + 1);
+}
+
 /* A flow that has an entry here must be the unit's own tombstone, or an old one of nobody's. Asked
  * twice: what is held here may be dropped, or taken over, until the unit is PREPARED. */
 static int check_tables(struct move *m)
@@ -44,8 +52,7 @@ static int check_tables(struct move *m)
 			return move_refuse(m, "tuple-busy", "the unit is %s here",
 					   state_name(FERRY_WORD_STATE(word)));
 		if (!FERRY_NEWER(m->epoch + 1, FERRY_WORD_EPOCH(word)))
-			return move_refuse(m, "epoch-behind", "epoch %u is held here",
-					   FERRY_WORD_EPOCH(word));
+			return epoch_behind(m, word);
 	}
 	for (unsigned int i = 0; i < m->count; i++) {
 		uint32_t held = table_find(&a->dp.flows, &m->images[i].flow);
@@ -59,9 +66,8 @@ static int check_tables(struct move *m)
 		     FERRY_WORD_STATE(word) != FERRY_GONE) ||
 		    unit_by_index(a, held))
 			return move_refuse(m, "tuple-busy", "%s belongs to another unit here", flow);
-		if (FERRY_NEWER(FERRY_WORD_EPOCH(word), m->epoch))
-			return move_refuse(m, "epoch-behind", "epoch %u is held here for %s",
-					   FERRY_WORD_EPOCH(word), flow);
+		if (!FERRY_NEWER(m->epoch + 1, FERRY_WORD_EPOCH(word)))
+			return epoch_behind(m, word);
 	}
 	return STAGE_DONE;
 }
@@ -228,6 +234,7 @@ static int enter(struct move *m)
 	r->flows = m->count;
 	r->app = (uint64_t)app_pid(m->app);
 	r->netns = m->agent->netns;
+	r->deadline = boottime_ns() + PARK_MAX_NS;
 	r->newer = 0;
 	from = unit_word(d, m->index);
 	if (!unit_swap(d, m->index, from, FERRY_WORD(m->epoch + 1, FERRY_PREPARED, m->peer)))

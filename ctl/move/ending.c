@@ -2,7 +2,8 @@
 /*
  * A unit that its application has given up is not gone: its sockets still say goodbye, and the
  * client's answers must find them. Its entries and addresses go, and the other nodes are told,
- * when the kernel holds none of its connections any more, TIME_WAIT included.
+ * when the kernel holds none of its sockets any more, TIME_WAIT included. So it is with a unit of
+ * an earlier agent, until an application offers it again.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,7 +18,7 @@
 static bool ended(const struct unit *u)
 {
 	for (unsigned int i = 0; i < u->count; i++)
-		if (u->flows[i].proto == IPPROTO_TCP && diag_tcp_state(&u->flows[i]))
+		if (diag_has_socket(&u->flows[i]))
 			return false; /* there, or not known now */
 	return true;
 }

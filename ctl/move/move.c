@@ -86,6 +86,7 @@ int move_send(struct move *m, enum message type)
 
 	move_address(m, &msg);
 	msg.local_ns = m->local_ns;
+	msg.newer = m->newer;
 	if (m->refusal) {
 		msg.refusal = (char *)m->refusal;
 		msg.detail = m->detail;
@@ -381,6 +382,7 @@ static void to_origin(struct agent *a, uint32_t node, enum message type, const P
 		m->local_ns = msg->local_ns;
 		move_advance(m, STAGE_THAW);
 	} else { /* MSG_REFUSED; after the flip: its application died with the sockets */
+		m->newer = msg->newer;
 		move_refuse(m, refusal_id(msg->refusal), "%s", msg->detail);
 		move_fail(m);
 	}

@@ -13,8 +13,11 @@
 #define MOVE_H
 
 #include "agent/agent.h"
+#include "base/util.h"
 #include "move/unit.h"
 #include "repair/repair.h"
+
+#define PARK_MAX_NS (5 * SEC_NS) /* the record's deadline: what is parked longer is lost */
 
 enum { STAGE_DONE = 0, STAGE_WAIT = 1, STAGE_AGAIN = 2, STAGE_FAILED = -1 };
 
@@ -45,6 +48,7 @@ struct move {
 	struct unit *unit;       /* destination: from its LOCAL on */
 	uint32_t index;          /* in the dataplane; 0 none yet */
 	uint32_t epoch;          /* FENCED's; PREPARED and REMOTE have the next */
+	uint32_t newer;          /* epoch that the destination holds for a flow, 0 none above ours */
 	unsigned int count;
 	int *fds;
 	struct repair_image *images;

@@ -14,6 +14,8 @@
 #include "move/move.h"
 #include "move/refusal.h"
 
+#define RAISE_MAX 65536 /* epochs; a move takes 2 */
+
 int origin_borrow(struct move *m)
 {
 	return app_say(m->unit->app, FERRY_APP_BORROW, m->unit->handle, m->uuid, "") ?
@@ -117,6 +119,7 @@ int origin_fence(struct move *m)
 	r->newer = 0;
 	m->lost_before = r->lost;
 	m->fenced_ns = boottime_ns();
+	r->deadline = m->fenced_ns + PARK_MAX_NS;
 	if (!unit_swap(d, m->index, local, FERRY_WORD(m->epoch, FERRY_FENCED, m->peer)))
 		return move_refuse(m, "state-changed", "%s", "");
 	m->fenced = true;
@@ -165,6 +168,7 @@ int origin_hold(struct move *m)
 
 	if (!ms)
 		return STAGE_DONE;
+	log_info("holding a frozen unit for %u ms, as a fault point says", ms);
 	sd_event_add_time_relative(m->agent->event, &m->deadline, CLOCK_MONOTONIC, ms * 1000ULL, 1,
 				   on_held, m);
 	return STAGE_WAIT;
@@ -284,6 +288,17 @@ static void lost(struct move *m)
 	origin_converge(m);
 }
 
+/* The destination holds a newer epoch for one of the flows: the next attempt starts above it. A
+ * peer that lies must not make epochs wrap around. */
+static void raise_epoch(struct move *m)
+{
+	uint64_t word = unit_word(&m->agent->dp, m->index);
+
+	if (FERRY_NEWER(m->newer, FERRY_WORD_EPOCH(word)) &&
+	    m->newer - FERRY_WORD_EPOCH(word) < RAISE_MAX)
+		unit_swap(&m->agent->dp, m->index, word, FERRY_WORD(m->newer, FERRY_LOCAL, 0));
+}
+
 void origin_abort(struct move *m)
 {
 	if (m->flipped) {
@@ -292,6 +307,8 @@ void origin_abort(struct move *m)
 	}
 	if (m->fenced)
 		reopen(m);
+	else if (m->newer)
+		raise_epoch(m);
 	if (m->told)
 		move_send(m, MSG_ABORT);
 	if (m->quiet)

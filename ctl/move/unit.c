@@ -162,14 +162,55 @@ static void take_over(struct agent *a, const struct unit *by)
 	}
 }
 
+/* The unit that lives here with exactly these flows and that no application holds: of an earlier
+ * agent, or given up and not ended. 0 none. */
+static uint32_t adoptable(struct agent *a, const struct unit *by)
+{
+	uint32_t held = table_find(&a->dp.flows, &by->flows[0]);
+	struct unit *u = held ? unit_by_index(a, held) : NULL;
+
+	if (!held || FERRY_WORD_STATE(unit_word(&a->dp, held)) != FERRY_LOCAL ||
+	    unit_record(&a->dp, held)->flows != by->count || (u && (u->app || u->move)))
+		return 0;
+	for (unsigned int i = 1; i < by->count; i++)
+		if (table_find(&a->dp.flows, &by->flows[i]) != held)
+			return 0;
+	return held;
+}
+
+/* It keeps its uuid and its entries, here and on the other nodes, which hear of its next epoch: to
+ * forget it and begin anew would leave its packets without an owner in between. */
+static void adopt(struct agent *a, struct unit *u, uint32_t held)
+{
+	struct ferry_record *r = unit_record(&a->dp, held);
+	struct unit *old = unit_by_index(a, held);
+	uint64_t word = unit_word(&a->dp, held);
+	uint32_t epoch = FERRY_WORD_EPOCH(word) + 1;
+
+	if (old) {
+		for (unsigned int i = 0; i < old->count; i++)
+			vip_release(a, old->flows[i].daddr);
+		unit_forget(a, old);
+	}
+	memcpy(u->uuid, r->uuid, 16);
+	r->app = (uint64_t)app_pid(u->app);
+	u->index = held;
+	u->moved = true;
+	while (!unit_swap(&a->dp, held, word, FERRY_WORD(epoch, FERRY_LOCAL, 0))) {
+		word = unit_word(&a->dp, held); /* the datapath raised it */
+		epoch = FERRY_WORD_EPOCH(word) + 1;
+	}
+	converge_tell(a, u->uuid, u->flows, u->count, epoch, a->config.self->number, 0);
+}
+
 static int refuse(const char **refusal, const char *id)
 {
 	*refusal = id;
 	return -EINVAL;
 }
 
-static int identify(struct agent *a, struct unit *u, const int *fds, const struct ferry_app_socket *sockets,
-		    const char **refusal)
+static int identify(struct agent *a, struct unit *u, const int *fds,
+		    const struct ferry_app_socket *sockets, const char **refusal)
 {
 	for (unsigned int i = 0; i < u->count; i++) {
 		struct repair_image image = {};
@@ -221,14 +262,15 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 {
 	struct unit *u = unit_new(a, app, handle, count);
 	unsigned int vips = 0;
-	uint32_t epoch = 0;
+	uint32_t epoch = 0, held = 0;
 	int r;
 
 	if (!u)
 		return refuse(refusal, "no-memory");
 	r = random_bytes(u->uuid, sizeof(u->uuid)) ? refuse(refusal, "no-memory") :
 						     identify(a, u, fds, sockets, refusal);
-	for (unsigned int i = 0; !r && i < count; i++)
+	held = r ? 0 : adoptable(a, u);
+	for (unsigned int i = 0; !r && !held && i < count; i++)
 		if (may_take_over(a, &u->flows[i], u->cookies[i], &epoch))
 			r = refuse(refusal, "flow-owned");
 	for (; !r && vips < count; vips++)
@@ -236,7 +278,9 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 			r = refuse(refusal, "addr-unavailable");
 			break;
 		}
-	if (!r) {
+	if (!r && held) {
+		adopt(a, u, held);
+	} else if (!r) {
 		take_over(a, u);
 		r = enter(a, u, epoch + 1, refusal);
 	}

@@ -44,6 +44,9 @@ struct unit *unit_find(struct agent *a, const uint8_t uuid[16]);
 /* Deletes every flow that names the unit, and the unit. */
 void unit_drop(struct agent *a, uint32_t index);
 uint64_t socket_cookie(int fd);
+
+/* adopt.c: what an earlier agent left. 0 or -errno. */
+int units_adopt(struct agent *a);
 uint64_t socket_netns(int fd);
 /* The unit that is served from here, or still in a move from here, with this index, or NULL. */
 struct unit *unit_by_index(struct agent *a, uint32_t index);

@@ -12,37 +12,60 @@
 
 #define TCP_LISTEN 10
 
+struct question {
+	const struct ferry_flow *flow;
+	int found;
+};
+
+static bool same(const uint32_t *have, const uint8_t *want, bool v4)
+{
+	return !memcmp(have, v4 ? want + 12 : want, v4 ? 4 : 16);
+}
+
+/* Where nothing matches, the kernel answers with the listener, or a UDP socket on any address. */
 static int on_socket(const struct nlmsghdr *h, void *arg)
 {
 	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
+	struct question *q = arg;
+	const struct ferry_flow *f = q->flow;
+	bool v4 = m->idiag_family == AF_INET; /* a v6 socket's tuple may be v4-mapped */
 
-	/* where no connection matches, the kernel answers with the listener */
-	*(int *)arg = m->idiag_state == TCP_LISTEN ? 0 : m->idiag_state;
+	q->found = m->idiag_state != TCP_LISTEN && m->id.idiag_sport == f->dport &&
+		   m->id.idiag_dport == f->sport && same(m->id.idiag_src, f->daddr, v4) &&
+		   (!f->sport || same(m->id.idiag_dst, f->saddr, v4));
 	return MNL_CB_STOP;
+}
+
+static void put_addr(uint32_t to[4], const uint8_t addr[16])
+{
+	bool v4 = addr_is_v4(addr);
+
+	memcpy(to, v4 ? addr + 12 : addr, v4 ? 4 : 16);
 }
 
 static void put_request(struct nlmsghdr *h, const struct ferry_flow *f)
 {
 	struct inet_diag_req_v2 *q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
-	bool v4 = addr_is_v4(f->daddr);
+	/* net/ipv4/udp_diag.c: "src and dst are swapped for historical reasons" */
+	bool udp = f->proto == IPPROTO_UDP;
 
-	q->sdiag_family = v4 ? AF_INET : AF_INET6;
-	q->sdiag_protocol = IPPROTO_TCP;
+	q->sdiag_family = addr_is_v4(f->daddr) ? AF_INET : AF_INET6;
+	q->sdiag_protocol = f->proto;
 	q->idiag_states = ~0U;
-	q->id.idiag_sport = f->dport;
-	q->id.idiag_dport = f->sport;
-	memcpy(q->id.idiag_src, v4 ? f->daddr + 12 : f->daddr, v4 ? 4 : 16);
-	memcpy(q->id.idiag_dst, v4 ? f->saddr + 12 : f->saddr, v4 ? 4 : 16);
+	q->id.idiag_sport = udp ? f->sport : f->dport;
+	q->id.idiag_dport = udp ? f->dport : f->sport;
+	put_addr(q->id.idiag_src, udp ? f->saddr : f->daddr);
+	put_addr(q->id.idiag_dst, udp ? f->daddr : f->saddr);
 	q->id.idiag_cookie[0] = q->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 }
 
-int diag_tcp_state(const struct ferry_flow *flow)
+int diag_has_socket(const struct ferry_flow *flow)
 {
 	_cleanup_close_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	struct timeval wait = { .tv_sec = 2 };
 	char buf[8192] = {};
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	int state = 0;
+	struct question q = { .flow = flow };
 	ssize_t n;
 
 	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
@@ -54,7 +77,7 @@ int diag_tcp_state(const struct ferry_flow *flow)
 	n = recv(fd, buf, sizeof(buf), 0);
 	if (n < 0)
 		return -errno;
-	if (mnl_cb_run(buf, (size_t)n, 0, 0, on_socket, &state) < 0)
+	if (mnl_cb_run(buf, (size_t)n, 0, 0, on_socket, &q) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	return state;
+	return q.found;
 }

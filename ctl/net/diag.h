@@ -5,8 +5,8 @@
 
 #include <ferry/map.h>
 
-/* The TCP state (linux/tcp_states: 1 ESTABLISHED ... 6 TIME_WAIT) of the socket with exactly this
- * tuple, 0 where there is none, or -errno. */
-int diag_tcp_state(const struct ferry_flow *flow);
+/* 1 where a socket has exactly this tuple (a connection in any state, TIME_WAIT too, or a UDP
+ * socket with this name and peer), 0 where none has, or -errno. */
+int diag_has_socket(const struct ferry_flow *flow);
 
 #endif

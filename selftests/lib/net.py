@@ -38,7 +38,7 @@ def run(*argv, check=True, timeout=30):
     return p
 
 
-def wait_for(what, condition, seconds=10.0):
+def wait_for(what, condition, seconds=10.0, every=0.005):
     """Waits for a state; condition returns something true once it is reached."""
     end = time.monotonic() + seconds
     while True:
@@ -47,7 +47,7 @@ def wait_for(what, condition, seconds=10.0):
             return value
         if time.monotonic() > end:
             raise Failure(f"timeout: {what}")
-        time.sleep(0.005)
+        time.sleep(every)
 
 
 class Net:

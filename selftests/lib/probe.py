@@ -59,10 +59,11 @@ def http_server(fleet, host, *argv):
 class Client(Lines):
     """probe-client: stock, knows nothing of ferry."""
 
-    def __init__(self, fleet, family, *argv, name=None, port=PORT):
+    def __init__(self, fleet, family, *argv, name=None, port=PORT, address=None):
         self.name = name or f"client{family}"
         self.report_path = os.path.join(fleet.dir, f"{self.name}.report")
-        super().__init__(fleet, "c", self.name, f"{BUILD}/probe-client", "--connect", VIP[family],
+        super().__init__(fleet, "c", self.name, f"{BUILD}/probe-client", "--connect",
+                         address or VIP[family],
                          "--port", str(port), "--udp-port", str(UDP_PORT), "--seconds", "0",
                          "--report", self.report_path, *argv)
         self.wait("ready")

@@ -13,7 +13,7 @@ from collections import namedtuple
 from net import VIP, Failure, wait_for
 
 Packet = namedtuple("Packet", "time proto src sport dst dport flags")
-FIN, SYN, RST = 1, 2, 4
+FIN, SYN, RST, ACK = 1, 2, 4, 16
 
 
 class Capture:
@@ -21,9 +21,11 @@ class Capture:
 
     def __init__(self, net, host, device, what, direction="inout", snaplen=96, path=None):
         self.net = net
+        self.direction = direction
         self.path = path or os.path.join(net.dir, f"{host}-{device}-{len(os.listdir(net.dir))}.pcap")
         self.log = os.path.basename(self.path) + ".log"
-        self.process = net.start(host, "tcpdump", "-i", device, "-Q", direction, "-n", "-U", "-s",
+        self.process = net.start(host, "tcpdump", "-i", device, "-Q", direction, "-n", "-U",
+                                 "--immediate-mode", "-s",
                                  str(snaplen), "-B", "32768", "--time-stamp-precision=nano", "-Z",
                                  "root", "-w", self.path, what, log=self.log)
         wait_for(f"tcpdump on {device}", lambda: "listening on" in self.said())
@@ -35,12 +37,21 @@ class Capture:
         except OSError:
             return ""
 
-    def stop(self):
-        """Ends it; a capture that has lost packets proves nothing."""
+    def stop(self, running=False):
+        """Ends it; a capture that has lost packets, or left some unread, proves nothing. running:
+        traffic goes on meanwhile, so that what came last may be unread."""
+        sizes = [-1]
+        if not running:
+            wait_for("the capture to come to rest",
+                     lambda: sizes.append(os.path.getsize(self.path)) or sizes[-1] == sizes[-2],
+                     every=0.05)
         if self.process.poll() is None:
             self.net.stop(self.process, signal.SIGINT)
-        dropped = re.search(r"(\d+) packets dropped by kernel", self.said())
-        if not dropped or int(dropped.group(1)):
+        counts = [int(re.search(rf"(\d+) packets? {what}", self.said()).group(1))
+                  for what in ("captured", "received by filter", "dropped by kernel")]
+        # with a direction, what went the other way counts as received, too
+        unread = counts[0] < counts[1] and self.direction == "inout" and not running
+        if counts[2] or unread:
             raise Failure(f"tcpdump lost packets: {self.said()}")
         return self
 
@@ -89,6 +100,8 @@ def closes(capture, before=None):
 
 FLAGGED = ("(ip and tcp and (tcp[13] & 5 != 0)) or (ip6 and ip6[6] = 6 and (ip6[53] & 5 != 0))")
 
+FROM_SERVICE = f"(src host {VIP[4]} or src host {VIP[6]}) and ({FLAGGED})"
+
 
 class Wires:
     """Which node's wire the service's packets leave by, seen in the switch."""
@@ -97,9 +110,9 @@ class Wires:
         what = f"(tcp or udp) and (src host {VIP[4]} or src host {VIP[6]})"
         self.captures = {host: Capture(net, "s", f"to_{host}", what, "in") for host in ("a", "b")}
 
-    def stop(self):
+    def stop(self, running=False):
         for c in self.captures.values():
-            c.stop()
+            c.stop(running)
 
     def runs(self):
         """Flow (proto, client's port) -> [(wire, first time, last time, packets)], in the order

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * The configuration file (ctl/agent/config.h): a good one is taken whole; each way of being wrong
  * is refused with file, line and key, before anything is set up; what was read is freed.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * probe-http's parser: what is answered, how much is taken, and that a head in pieces is waited
  * for at every length.

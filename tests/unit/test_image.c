@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * A unit's image in messages (ctl/move/image.h): packed, serialized by protobuf, and back, equal
  * field by field; then each lie a peer could tell, which must be refused at the decode, before a

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * The socket half of a move (ctl/repair/repair.h) on live connections over lo, in the order of its
  * contract: a connection with unread, unacknowledged and unsent octets is taken out of its socket,

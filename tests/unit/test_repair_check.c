@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * What cannot move is refused by id, untouched (ctl/repair/check.c); what may be lent to be filled;
  * and UDP sockets, whose queue is peeked, never read (ctl/repair/udp.c).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * The message stream finds every kind of fault, and only that kind; and it goes on in another
  * object after save and load between any two octets. No sockets, no time.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * Addresses, uuids and flows as text (ctl/base/util.h): what is printed reads back to the same
  * octets, what is not an address, a uuid or a flow is refused, however long it is.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * An application of libferry without its protocol: options, listeners, agent, main loop. The
  * life of its units is in app_unit.c; app.h is the contract.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * The life of a unit as libferry's callbacks tell it: offered, quiesced, gone or come. Knows
  * nothing of what is in a unit; prints one event for each step.

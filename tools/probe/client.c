@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * probe-client: a stock client of probe-server that streams both ways in many connections, checks
  * every octet, measures every silence, and writes it all into one JSON report.

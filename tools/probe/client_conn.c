@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * One TCP connection of probe-client: HELLO, messages both ways, END both ways, half-close, FIN.
  *

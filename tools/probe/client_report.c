@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * probe-client's report: one JSON object of what both sides saw. The server's half came in the
  * END message of each connection; a connection that broke has none, and is never "ok".

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * probe-client's run: opens all, says when all is ready, keeps the clock, ends politely.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * The UDP socket of a probe-client unit: datagrams at a rate, each of which the server answers.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * probe-fault: a relay between probe-client and probe-server that does one thing wrong, once, so
  * that a test can see the probe find it. It knows where a message begins, and nothing else of it.
@@ -98,8 +98,15 @@ static void reset(int fd)
 	connect(fd, &none, sizeof(none));
 }
 
+/* The client's side first: the other relay ends what it has left when the server's side breaks. */
+static void reset_both(int client, int server)
+{
+	reset(client);
+	reset(server);
+}
+
 /* Sends the message wrongly. Not 0: the connection is not relayed any further. */
-static int injure(enum fault fault, struct message *m, int from, int to)
+static int injure(enum fault fault, struct message *m, int from, int to, int from_client)
 {
 	static struct message next;
 
@@ -124,8 +131,7 @@ static int injure(enum fault fault, struct message *m, int from, int to)
 		cut_octet(m, STREAM_HEADER);
 		break;
 	case FAULT_RST:
-		reset(from);
-		reset(to);
+		reset_both(from_client ? from : to, from_client ? to : from);
 		return -1;
 	case FAULT_FIN:
 		return -1;
@@ -139,14 +145,14 @@ static int injure(enum fault fault, struct message *m, int from, int to)
 }
 
 /* Whole messages until an end or the fault; then the rest as it comes. */
-static void relay(int from, int to, enum fault fault, uint64_t at)
+static void relay(int from, int to, enum fault fault, uint64_t at, int from_client)
 {
 	static struct message m;
 	uint64_t n = 0;
 	int err = 0;
 
 	while (!err && !read_message(from, &m))
-		err = n++ == at ? injure(fault, &m, from, to) : write_all(to, m.data, m.n);
+		err = n++ == at ? injure(fault, &m, from, to, from_client) : write_all(to, m.data, m.n);
 	if (err && fault == FAULT_RST)
 		return;
 	shutdown(to, SHUT_WR);
@@ -160,9 +166,9 @@ static void spawn(int client, int server, enum fault fault, uint64_t at, int fro
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (from_client)
-		relay(client, server, fault, at);
+		relay(client, server, fault, at, 1);
 	else
-		relay(server, client, fault, at);
+		relay(server, client, fault, at, 0);
 	_exit(0);
 }
 

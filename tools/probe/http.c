@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * probe-http: an HTTP/1.1 server whose connections move in mid-transfer, for stock clients (curl).
  * GET /bytes/N?seed=S answers with N octets that are a function of seed and offset only; the same

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * One connection of probe-http: requests one after the other, answers as fast as the socket takes
  * them.

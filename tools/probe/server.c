@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * probe-server: an application of libferry whose every octet is accounted for. Clients
  * (probe-client) open units of TCP connections and perhaps a UDP socket; messages stream both

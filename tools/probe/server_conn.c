@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * One TCP connection of probe-server: reads into the checker, sends what the generator makes.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * Sockets that no unit can take along, made on the spot: for tests that a refusal names its
  * reason and leaves the connections alone.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * The UDP socket of a probe-server unit: answers each new datagram with one that echoes its seq.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * Makes and checks the message stream; stream.h is the contract. Saving it is in stream_save.c.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+// SPDX-License-Identifier: BSD-2-Clause
 /*
  * The message stream's state in a blob, and out of it: a half-written message and a half-received
  * one go along as they are, since neither can be made again (times and echoes are in them).

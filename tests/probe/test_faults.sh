@@ -6,7 +6,7 @@
 # on IPv6, over loopback; no privileges. The faults are made by probe-fault, a relay between the
 # two, in the 20th message of a direction of one connection; a second connection stays intact.
 #
-# usage: selftests/probe-finds-faults.sh [DIRECTORY OF THE BINARIES]
+# usage: tests/probe/test_faults.sh [DIRECTORY OF THE BINARIES]
 
 set -u
 bin=${1:-build}
@@ -19,7 +19,7 @@ trap 'kill $pids 2>/dev/null; rm -rf "$dir"' EXIT
 # Waits for a line in a file.
 wait_for() {
 	n=0
-	until grep -q "$1" "$2"; do
+	until grep -qs "$1" "$2"; do
 		n=$((n + 1))
 		[ "$n" -lt 100 ] || { echo "no $1 in $2"; exit 1; }
 		sleep 0.05
@@ -35,6 +35,7 @@ counts() {
 
 # check ADDR DIRECTION FAULT STATUS "lost duplicated reordered crc foreign rst fin protocol timeout"
 check() {
+	rm -f "$dir"/* # an earlier "listening" is not this server's
 	port=$((port + 2))
 	"$bin/probe-server" --listen "$1" --port $port --no-agent >"$dir/server" &
 	pids=$!
