@@ -177,7 +177,8 @@ static void *swapper(void *arg)
 	for (int won = 0; won < SWAPS;) {
 		uint64_t word = unit_word(d, 1);
 
-		won += unit_swap(d, 1, word, FERRY_WORD(FERRY_WORD_EPOCH(word) + 1, FERRY_LOCAL, 0));
+		won += unit_swap(d, 1, word,
+				 FERRY_WORD(FERRY_WORD_EPOCH(word) + 1, FERRY_LOCAL, 0));
 	}
 	return NULL;
 }
