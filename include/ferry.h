@@ -58,9 +58,9 @@ struct ferry_ops {
 /*
  * Connects to the agent's UNIX socket at path (NULL: $FERRY_SOCKET, else the only one in
  * /run/ferry) and registers this process for units of this kind (1..FERRY_KIND_MAX octets,
- * printable). Waits for the agent, and for its answer, 2 seconds each at most. 0 or -errno: -ENOENT
- * or -ECONNREFUSED no agent, -EACCES not allowed to, -ETIMEDOUT it does not answer, -EPROTO another
- * protocol version, -EEXIST kind already registered.
+ * printable). Waits for the agent, and for its answer, 2 seconds each at most. 0 or -errno:
+ * -ENOENT or -ECONNREFUSED no agent, -EACCES not allowed to, -ETIMEDOUT it does not answer,
+ * -EPROTO another protocol version, -EEXIST kind already registered.
  */
 int ferry_open(struct ferry **ret, const char *path, const char *kind, const struct ferry_ops *ops,
 	       void *arg);

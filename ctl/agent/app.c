@@ -77,7 +77,7 @@ static int on_hello(struct app *app, const struct ferry_app_message *m)
 
 	if (app->kind[0] || !m->text[0] || !printable(m->text))
 		return -EPROTO;
-	answer.result = m->version != FERRY_APP_VERSION	  ? -EPROTO :
+	answer.result = m->version != FERRY_APP_VERSION  ? -EPROTO :
 			app_by_kind(app->agent, m->text) ? -EEXIST :
 							   0;
 	if (!answer.result)
@@ -109,7 +109,7 @@ static void on_withdraw(struct unit *u)
 {
 	if (u->move && u->move->flipped)
 		return; /* not its own any more */
-	if (u->move) { /* fails it, and leaves the unit */
+	if (u->move) {  /* fails it, and leaves the unit */
 		move_refuse(u->move, "not-connected", "withdrawn by the application");
 		move_fail(u->move);
 	}

@@ -14,8 +14,8 @@ struct app {
 	sd_event_source *source;
 	int fd;
 	struct ucred peer;
-	char kind[32];		  /* "": has not said HELLO */
-	struct app_message *out;  /* what its socket does not take yet, oldest first */
+	char kind[32];           /* "": has not said HELLO */
+	struct app_message *out; /* what its socket does not take yet, oldest first */
 	struct app_message **out_last;
 	unsigned int out_count;
 };

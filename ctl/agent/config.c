@@ -16,7 +16,7 @@
 struct reader {
 	struct config *c;
 	FILE *file;
-	int line; /* that is being read or checked, 0 none */
+	int line;        /* that is being read or checked, 0 none */
 	const char *key; /* that is being read */
 	uint32_t fleet_keys;
 	char error[256]; /* of the first line that is wrong */
@@ -34,11 +34,11 @@ static int wrong(struct reader *r, const char *what, const char *value)
 }
 
 static const char *const fleet_keys[] = { "vni", "tag", "packet", NULL };
-static const char *const node_keys[] = { "number",   "address",	 "port",     "interfaces", "tunnel",
-					 "role",     "buckets4", "buckets6", "stash",	   "units",
-					 NULL };
+static const char *const node_keys[] = { "number", "address", "port",     "interfaces",
+					 "tunnel", "role",    "buckets4", "buckets6",
+					 "stash",  "units",   NULL };
 static const char *const service_keys[] = { "address", "port", "protocol", "node", NULL };
-#define NODE_NEEDS 0x3U	   /* number, address */
+#define NODE_NEEDS 0x3U    /* number, address */
 #define SERVICE_NEEDS 0xfU /* all */
 
 /* A key of the section, for the first time in it. */
@@ -58,7 +58,8 @@ static int once(struct reader *r, const char *const keys[], const char *key, uin
 
 bool config_valid_name(const char *name)
 {
-	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+	size_t n = strspn(name,
+			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 
 	return n && !name[n] && n < CONFIG_NAME && name[0] != '.';
 }
@@ -114,8 +115,7 @@ static int addresses(struct reader *r, const char *value, struct config_node *no
 			return wrong(r, "one address a family is wanted, not", value);
 		node->addresses++;
 	}
-	if (node->addresses == 2 &&
-	    addr_is_v4(node->address[0]) == addr_is_v4(node->address[1]))
+	if (node->addresses == 2 && addr_is_v4(node->address[0]) == addr_is_v4(node->address[1]))
 		return wrong(r, "one address a family is wanted, not", value);
 	return 0;
 }
@@ -206,7 +206,11 @@ static struct config_node *node_section(struct config *c, const char *name)
 	c->nodes = n;
 	n += c->n_nodes++;
 	*n = (struct config_node){
-		.port = 7946, .buckets4 = 16384, .buckets6 = 16384, .stash = 1024, .units = 65536,
+		.port = 7946,
+		.buckets4 = 16384,
+		.buckets6 = 16384,
+		.stash = 1024,
+		.units = 65536,
 	};
 	snprintf(n->name, sizeof(n->name), "%s", name);
 	return n;
@@ -317,8 +321,9 @@ static int check_services(struct reader *r)
 			return wrong(r, "no such node as that of service", s->name);
 		for (unsigned int k = 0; k < i; k++)
 			if (!memcmp(&c->services[k].key, &s->key, sizeof(s->key)))
-				return wrong(r, "address, port and protocol of another service has "
-						"service",
+				return wrong(r,
+					     "address, port and protocol of another service has "
+					     "service",
 					     s->name);
 		s->hop = n->number;
 	}

@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include "lib.h"
 
-#define RUN "/run/ferry"
 #define OPEN_TIMEOUT_MS 2000
+#define RUN "/run/ferry"
 
 /* The socket of the only agent on this machine; NULL where there is none, or more than one. */
 static const char *only_agent(char *path, size_t size)
@@ -36,9 +36,9 @@ static const char *only_agent(char *path, size_t size)
 
 static int connect_agent(struct ferry *f, const char *path)
 {
-	char only[sizeof(RUN) + 256];
 	struct timeval wait = { .tv_sec = OPEN_TIMEOUT_MS / 1000 };
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	char only[sizeof(RUN) + 256];
 
 	if (!path)
 		path = getenv("FERRY_SOCKET");

@@ -8,10 +8,10 @@
 #include <ferry/app.h>
 
 enum unit_state {
-	UNIT_OFFERED,  /* waiting for the agent's answer */
+	UNIT_OFFERED, /* waiting for the agent's answer */
 	UNIT_OURS,
-	UNIT_QUIESCED, /* asked to, or ready */
-	UNIT_LENT,     /* empty sockets, waiting for GO */
+	UNIT_QUIESCED,  /* asked to, or ready */
+	UNIT_LENT,      /* empty sockets, waiting for GO */
 	UNIT_WITHDRAWN, /* which the agent could not be told yet */
 };
 
@@ -27,7 +27,7 @@ struct ferry_unit {
 	int *fds;
 	char (*roles)[16];
 	void *data;
-	int bundle; /* memfd, -1 none */
+	int bundle;         /* memfd, -1 none */
 	const uint8_t *map; /* the bundle, while arrived() runs */
 	size_t map_size;
 	uint64_t *next_datagram; /* per socket: offset in map */
@@ -54,8 +54,8 @@ int lib_say(struct ferry *f, enum ferry_app_type type, uint32_t id);
 
 /* Makes the sockets and the memfd that a unit will come into, and lends them. */
 void lib_lend(struct ferry *f, const struct ferry_app_message *m);
-/* Writes what was unsent, hands the unit to arrived(). Where the bundle is not whole its connections
- * are ended, and it is withdrawn. */
+/* Writes what was unsent, hands the unit to arrived(). Where the bundle is not whole, its
+ * connections are ended and it is withdrawn. */
 void lib_arrive(struct ferry_unit *u, const uint8_t uuid[16]);
 void lib_discard(struct ferry_unit *u);
 

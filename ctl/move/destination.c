@@ -18,7 +18,7 @@
 static int socket_failed(struct move *m, unsigned int i, int error)
 {
 	char flow[FLOW_TEXT];
-	const char *refusal = error == -EADDRINUSE				? "tuple-busy" :
+	const char *refusal = error == -EADDRINUSE                            ? "tuple-busy" :
 			      error == -ENETUNREACH || error == -EHOSTUNREACH ? "no-route" :
 										"socket-restore";
 
@@ -65,7 +65,8 @@ static int check_tables(struct move *m)
 		if ((FERRY_WORD_STATE(word) != FERRY_REMOTE &&
 		     FERRY_WORD_STATE(word) != FERRY_GONE) ||
 		    unit_by_index(a, held))
-			return move_refuse(m, "tuple-busy", "%s belongs to another unit here", flow);
+			return move_refuse(m, "tuple-busy", "%s belongs to another unit here",
+					   flow);
 		if (!FERRY_NEWER(m->epoch + 1, FERRY_WORD_EPOCH(word)))
 			return epoch_behind(m, word);
 	}
@@ -130,8 +131,7 @@ static int lend(struct move *m)
 		const struct repair_image *image = &m->images[i];
 
 		q->sockets[i].family = image->v6_socket ? AF_INET6 : AF_INET;
-		q->sockets[i].type =
-			image->flow.proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM;
+		q->sockets[i].type = image->flow.proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM;
 		memcpy(q->sockets[i].role, image->role, sizeof(image->role));
 	}
 	return app_send(m->app, q) ? move_refuse(m, "app-gone", "%s", "") : STAGE_WAIT;
@@ -252,8 +252,7 @@ static int enter(struct move *m)
 }
 
 /* The images of PREPARE are those of PREFLIGHT, filled: matched by flow, not by position. */
-static int take_images(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
-		       uint32_t size)
+static int take_images(struct move *m, const Peer__Move *msg, const uint8_t *trailer, uint32_t size)
 {
 	struct repair_image *images;
 	int r = STAGE_DONE;

@@ -47,9 +47,10 @@ int flow_unpack(struct ferry_flow *to, const Peer__Flow *from)
 
 /* Fields that are called the same on both sides. */
 #define FIELDS(X)                                                                                  \
-	X(v6_socket) X(connected) X(rcv_nxt) X(write_seq) X(inq) X(outq) X(unsent) X(mss)          \
-	X(options) X(snd_wscale) X(rcv_wscale) X(timestamp) X(usec) X(sndbuf) X(rcvbuf)            \
-	X(buf_lock) X(keepalive) X(user_timeout) X(nodelay) X(reuseaddr) X(peek_off)
+	X(v6_socket)                                                                               \
+	X(connected) X(rcv_nxt) X(write_seq) X(inq) X(outq) X(unsent) X(mss) X(options)            \
+		X(snd_wscale) X(rcv_wscale) X(timestamp) X(usec) X(sndbuf) X(rcvbuf) X(buf_lock)   \
+			X(keepalive) X(user_timeout) X(nodelay) X(reuseaddr) X(peek_off)
 #define WINDOW(X) X(snd_wl1) X(snd_wnd) X(max_window) X(rcv_wnd) X(rcv_wup)
 
 static int pack_datagrams(Peer__Socket *s, const struct repair_image *image)
@@ -233,7 +234,8 @@ int images_unpack(struct repair_image *images, const Peer__Move *m, const uint8_
 			r = unpack_datagrams(image, m->sockets[i], &trailer, &left);
 			continue;
 		}
-		r = image->mss < MSS_MIN ? -EPROTO : take(&trailer, &left, image->inq, &image->recv);
+		r = image->mss < MSS_MIN ? -EPROTO :
+					   take(&trailer, &left, image->inq, &image->recv);
 		r = r ? r : take(&trailer, &left, image->outq, &image->send);
 	}
 	return r ? r : left ? -EPROTO : 0;

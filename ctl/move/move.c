@@ -267,8 +267,8 @@ int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const 
 static struct move *find(struct agent *a, bool origin, uint32_t node, const Peer__Move *msg)
 {
 	for (struct move *m = a->moves; m; m = m->next)
-		if (m->origin == origin && m->peer == node && !memcmp(m->id, msg->move_id.data, 16) &&
-		    !memcmp(m->uuid, msg->uuid.data, 16))
+		if (m->origin == origin && m->peer == node &&
+		    !memcmp(m->id, msg->move_id.data, 16) && !memcmp(m->uuid, msg->uuid.data, 16))
 			return m;
 	return NULL;
 }

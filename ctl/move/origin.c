@@ -28,9 +28,10 @@ static int socket_failed(struct move *m, unsigned int i, const char *refusal, in
 {
 	char flow[FLOW_TEXT];
 
-	return move_refuse(m, error == -EMSGSIZE ? "queue-too-big" :
-			      error == -ENODATA	 ? "urgent-data" :
-						   refusal,
+	return move_refuse(m,
+			   error == -EMSGSIZE ? "queue-too-big" :
+			   error == -ENODATA  ? "urgent-data" :
+						refusal,
 			   "socket %u (%s): %s: %s", i, flow_text(&m->images[i].flow, flow),
 			   m->images[i].step, strerror(-error));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Offers and withdrawals, see unit.h. */
 #include <errno.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include "agent/app.h"
@@ -118,10 +119,19 @@ void unit_drop(struct agent *a, uint32_t index)
 	unit_free(&a->dp, index);
 }
 
+/* Given up; or of another socket, which has ended though its application has not noticed yet: a
+ * namespace has one socket a tuple. */
+static bool is_over(const struct unit *u, const struct ferry_flow *flow, uint64_t cookie)
+{
+	return !u->move && (!u->app || (u->count == 1 && flow->proto == IPPROTO_TCP &&
+					u->cookies[0] != cookie));
+}
+
 /* The entry that this flow has here already: one of an earlier connection may go (a tombstone, or a
- * unit that was given up), and its epoch is the one to be above; what lives here or is in a move
- * keeps the flow. */
-static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint32_t *epoch)
+ * unit that is over), and its epoch is the one to be above; what lives here or is in a move keeps
+ * the flow. */
+static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint64_t cookie,
+			 uint32_t *epoch)
 {
 	uint32_t held = table_find(&a->dp.flows, flow);
 	uint64_t word = held ? unit_word(&a->dp, held) : 0;
@@ -130,7 +140,7 @@ static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint32_
 
 	if (!held)
 		return 0;
-	if (u ? u->app || u->move :
+	if (u ? !is_over(u, flow, cookie) :
 		state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
 		return -EEXIST;
 	if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
@@ -261,7 +271,7 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 						     identify(a, u, fds, sockets, refusal);
 	held = r ? 0 : adoptable(a, u);
 	for (unsigned int i = 0; !r && !held && i < count; i++)
-		if (may_take_over(a, &u->flows[i], &epoch))
+		if (may_take_over(a, &u->flows[i], u->cookies[i], &epoch))
 			r = refuse(refusal, "flow-owned");
 	for (; !r && vips < count; vips++)
 		if (vip_acquire(a, u->flows[vips].daddr)) {

@@ -26,9 +26,9 @@ struct channel {
 	int fd;
 	const struct channel_ops *ops;
 	void *arg, *data;
-	bool greeted;  /* the peer's HELLO is in */
+	bool greeted;   /* the peer's HELLO is in */
 	bool answering; /* it was in before ours: the requests are the peer's */
-	bool freed;    /* inside a callback: free when it returns */
+	bool freed;     /* inside a callback: free when it returns */
 	unsigned int busy;
 	uint8_t *in;
 	size_t in_size, in_room;
@@ -37,10 +37,10 @@ struct channel {
 };
 
 static const char *const names[MSG_TYPES] = {
-	[MSG_HELLO] = "hello",       [MSG_PREFLIGHT] = "preflight", [MSG_READY] = "ready",
-	[MSG_PREPARE] = "prepare",   [MSG_PREPARED] = "prepared",   [MSG_FLIPPED] = "flipped",
-	[MSG_DONE] = "done",         [MSG_ABORT] = "abort",         [MSG_REFUSED] = "refused",
-	[MSG_QUERY] = "query",       [MSG_LEARN] = "learn",         [MSG_FORGET] = "forget",
+	[MSG_HELLO] = "hello",     [MSG_PREFLIGHT] = "preflight", [MSG_READY] = "ready",
+	[MSG_PREPARE] = "prepare", [MSG_PREPARED] = "prepared",   [MSG_FLIPPED] = "flipped",
+	[MSG_DONE] = "done",       [MSG_ABORT] = "abort",         [MSG_REFUSED] = "refused",
+	[MSG_QUERY] = "query",     [MSG_LEARN] = "learn",         [MSG_FORGET] = "forget",
 };
 
 const char *message_name(enum message type)
@@ -142,7 +142,7 @@ static int deliver(struct channel *c, const struct frame_header *h, const uint8_
 	return whole ? 0 : -EPROTO;
 }
 
-/* How many octets the frame that starts at an offset of the buffer has; 0: its header is not whole. */
+/* How many octets the frame at an offset of the buffer has; 0: its header is not whole. */
 static int frame_size(const struct channel *c, size_t at, struct frame_header *h, size_t *size)
 {
 	*size = 0;

@@ -89,8 +89,8 @@ bool repair_is_empty(int fd, const struct repair_image *image)
 	    get_int(fd, SOL_SOCKET, SO_PROTOCOL) != image->flow.proto ||
 	    get_int(fd, SOL_SOCKET, SO_TYPE) != (tcp ? SOCK_STREAM : SOCK_DGRAM))
 		return false;
-	if (getsockname(fd, (struct sockaddr *)&ss, &size) || addr_from_sockaddr(&ss, addr, &port) ||
-	    port)
+	if (getsockname(fd, (struct sockaddr *)&ss, &size) ||
+	    addr_from_sockaddr(&ss, addr, &port) || port)
 		return false;
 	size = sizeof(info);
 	return !tcp || (!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&

@@ -42,7 +42,9 @@ static inline int peek_off_take(int fd, int own, struct repair_image *image)
 	if (r == -EOPNOTSUPP)
 		return 0;
 	image->peek_off = at < 0 ? 0 : (uint32_t)at + 1;
-	return r || (at < 0 && own < 0) ? r : opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, own, image, "peek-off");
+	return r || (at < 0 && own < 0) ?
+		       r :
+		       opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, own, image, "peek-off");
 }
 
 /* own: what was set instead. */
@@ -50,7 +52,8 @@ static inline int peek_off_give(int fd, int own, struct repair_image *image)
 {
 	int at = (int)image->peek_off - 1;
 
-	return at < 0 && own < 0 ? 0 : opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, at, image, "peek-off");
+	return at < 0 && own < 0 ? 0 :
+				   opt_set_int(fd, SOL_SOCKET, SO_PEEK_OFF, at, image, "peek-off");
 }
 
 #endif

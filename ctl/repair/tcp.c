@@ -253,7 +253,8 @@ int repair_close(int fd, struct repair_image *image)
 	image->step = "close";
 	image->frozen = false;
 	/* in repair the application would read EPERM, not ECONNABORTED; CLOSED sends no probe */
-	return r ? r : opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
+	return r ? r :
+		   opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
 }
 
 /* What repair_freeze() and TCP_REPAIR itself have changed. */

@@ -32,8 +32,8 @@
 struct agent {
 	int listener, fd;
 	char path[64];
-	int32_t result;	 /* of WELCOME */
-	int mood;	 /* how the greeting goes */
+	int32_t result; /* of WELCOME */
+	int mood;       /* how the greeting goes */
 	pthread_t thread;
 	struct ferry_app_message m; /* last received */
 	struct ferry_app_socket sockets[FERRY_APP_SOCKETS];
@@ -93,7 +93,9 @@ static inline bool heard(struct agent *a)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(a->fds))];
 	struct iovec iov[2] = { { &a->m, sizeof(a->m) }, { a->sockets, sizeof(a->sockets) } };
-	struct msghdr h = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = control,
+	struct msghdr h = { .msg_iov = iov,
+			    .msg_iovlen = 2,
+			    .msg_control = control,
 			    .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(a->fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
@@ -116,7 +118,8 @@ static inline void expect(struct agent *a, uint16_t type)
 static inline void *greet(void *arg)
 {
 	struct agent *a = arg;
-	struct ferry_app_message m = { .type = FERRY_APP_WELCOME, .version = FERRY_APP_VERSION,
+	struct ferry_app_message m = { .type = FERRY_APP_WELCOME,
+				       .version = FERRY_APP_VERSION,
 				       .result = a->result };
 	struct pollfd p = { 0, POLLIN, 0 };
 

@@ -20,9 +20,9 @@ static const uint8_t id[16] = "0123456789abcdef";
 
 struct end {
 	struct channel *c;
-	bool answers;	  /* says HELLO when it is greeted */
+	bool answers;     /* says HELLO when it is greeted */
 	int refuse_hello; /* what hello() returns */
-	int free_in;	  /* 1 hello, 2 message: frees the channel */
+	int free_in;      /* 1 hello, 2 message: frees the channel */
 	unsigned int hellos, messages, closed;
 	uint32_t node, last_epoch;
 	int reason;
@@ -93,7 +93,8 @@ static void open_world(struct world *w, bool raw)
 	memset(w, 0, sizeof(*w));
 	w->raw = -1;
 	assert_true(sd_event_new(&w->event) >= 0);
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds),
+			 0);
 	w->right.answers = true;
 	assert_int_equal(channel_new(&w->right.c, w->event, fds[1], &ops, &w->right), 0);
 	if (raw) {
@@ -234,7 +235,7 @@ static void many_frames_in_one_read(void **state)
 
 static const struct {
 	const char *name;
-	int frame;	 /* of the conversation */
+	int frame;       /* of the conversation */
 	size_t at, size; /* what is overwritten in its header */
 	uint64_t value;
 } breaks[] = {

@@ -14,38 +14,37 @@
 #include "agent/config.h"
 #include "base/util.h"
 
-static const char good[] =
-	"# a fleet of two\n"
-	"[fleet]\n"
-	"vni = 0x464552\n"
-	"tag = 0123456789aBcDeF\n"
-	"packet = 1400\n"
-	"\n"
-	"[node a]\n"
-	"number = 1\n"
-	"address = 192.0.2.1 2001:db8:f::1 ; both families\n"
-	"interfaces = eth0, eth1\n"
-	"tunnel = eth1\n"
-	"role = ingress\n"
-	"buckets4 = 1024\n"
-	"buckets6 = 2048\n"
-	"stash = 16\n"
-	"units = 1024\n"
-	"port = 7947\n"
-	"[node b]\n"
-	"number = 1023\n"
-	"address = 2001:db8:f::2\n"
-	"interfaces = eth0\n"
-	"[service web4]\n"
-	"address = 203.0.113.10\n"
-	"port = 443\n"
-	"protocol = tcp\n"
-	"node = b\n"
-	"[service web6]\n"
-	"address = 2001:db8:1::10\n"
-	"port = 443\n"
-	"protocol = udp\n"
-	"node = a\n";
+static const char good[] = "# a fleet of two\n"
+			   "[fleet]\n"
+			   "vni = 0x464552\n"
+			   "tag = 0123456789aBcDeF\n"
+			   "packet = 1400\n"
+			   "\n"
+			   "[node a]\n"
+			   "number = 1\n"
+			   "address = 192.0.2.1 2001:db8:f::1 ; both families\n"
+			   "interfaces = eth0, eth1\n"
+			   "tunnel = eth1\n"
+			   "role = ingress\n"
+			   "buckets4 = 1024\n"
+			   "buckets6 = 2048\n"
+			   "stash = 16\n"
+			   "units = 1024\n"
+			   "port = 7947\n"
+			   "[node b]\n"
+			   "number = 1023\n"
+			   "address = 2001:db8:f::2\n"
+			   "interfaces = eth0\n"
+			   "[service web4]\n"
+			   "address = 203.0.113.10\n"
+			   "port = 443\n"
+			   "protocol = tcp\n"
+			   "node = b\n"
+			   "[service web6]\n"
+			   "address = 2001:db8:1::10\n"
+			   "port = 443\n"
+			   "protocol = udp\n"
+			   "node = a\n";
 
 static char path[] = "/tmp/ferry-test-config-XXXXXX";
 
@@ -111,7 +110,7 @@ static void a_good_file(void **state)
 static const struct {
 	const char *name;
 	const char *from, *to; /* a piece of the good file, replaced; from NULL: appended */
-	int line;	       /* 0: of the file as a whole */
+	int line;              /* 0: of the file as a whole */
 	const char *says;      /* the key, and what is wrong */
 } rows[] = {
 	{ "no section", NULL, "[other]\nx = 1\n", 33, "no such section" },
@@ -140,14 +139,15 @@ static const struct {
 	{ "a number of 0", "number = 1\n", "number = 0\n", 8, "number: a number" },
 	{ "a number too large", "number = 1023", "number = 1024", 19, "number: a number" },
 	{ "a negative number", "number = 1\n", "number = -1\n", 8, "number: a number" },
-	{ "a negative number that wraps to 1", "number = 1\n", "number = -18446744073709551615\n", 8,
-	  "number: a number" },
+	{ "a negative number that wraps to 1", "number = 1\n", "number = -18446744073709551615\n",
+	  8, "number: a number" },
 	{ "a number beyond 64 bits", "number = 1\n", "number = 99999999999999999999\n", 8,
 	  "number: a number" },
 	{ "vni of 25 bits", "0x464552", "0x1000000", 3, "vni: a number" },
 	{ "packet below 576", "packet = 1400", "packet = 575", 5, "packet: a number" },
 	{ "port of 65536", "port = 7947", "port = 65536", 17, "port: a number" },
-	{ "buckets no power of two", "buckets4 = 1024", "buckets4 = 1000", 13, "buckets4: a power" },
+	{ "buckets no power of two", "buckets4 = 1024", "buckets4 = 1000", 13,
+	  "buckets4: a power" },
 	{ "one bucket", "buckets6 = 2048", "buckets6 = 1", 14, "buckets6: a number" },
 	{ "one unit", "units = 1024", "units = 1", 16, "units: a number" },
 	{ "more units than 24 bits", "units = 1024", "units = 16777217", 16, "units: a number" },
@@ -157,7 +157,8 @@ static const struct {
 	{ "address of a name", "192.0.2.1 2001:db8:f::1", "localhost", 9, "address: one address" },
 	{ "address with a length", "192.0.2.1 ", "192.0.2.1/24 ", 9, "address: one address" },
 	{ "two addresses of a family", "2001:db8:f::1", "192.0.2.9", 9, "address: one address" },
-	{ "three addresses", "2001:db8:f::1", "2001:db8:f::1 192.0.2.9", 9, "address: one address" },
+	{ "three addresses", "2001:db8:f::1", "2001:db8:f::1 192.0.2.9", 9,
+	  "address: one address" },
 	{ "interface of 16 octets", "eth0, eth1", "eth4567890123456", 10, "interfaces: no list" },
 	{ "17 interfaces", "eth0, eth1", "a b c d e f g h i j k l m n o p q", 10,
 	  "interfaces: no list" },
@@ -174,12 +175,14 @@ static const struct {
 	  "port: a number" },
 	{ "service node", "node = b", "node = b/c", 26, "node: no node's name" },
 	/* what belongs together */
-	{ "node without number", "number = 1\n", "", 8, "number or address is missing in node 'a'" },
+	{ "node without number", "number = 1\n", "", 8,
+	  "number or address is missing in node 'a'" },
 	{ "node without address", "address = 2001:db8:f::2\n", "", 19,
 	  "number or address is missing in node 'b'" },
 	{ "node with an empty address", "= 2001:db8:f::2", "= ,", 19,
 	  "number or address is missing in node 'b'" },
-	{ "node numbers the same", "number = 1023", "number = 1", 19, "of another node has node 'b'" },
+	{ "node numbers the same", "number = 1023", "number = 1", 19,
+	  "of another node has node 'b'" },
 	{ "second address the same", "2001:db8:f::2", "2001:db8:f::1", 19,
 	  "of another node has node 'b'" },
 	{ "service without address", "address = 203.0.113.10\n", "", 23, "in service 'web4'" },
@@ -201,7 +204,8 @@ static void each_error_names_line_and_key(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		char text[4096], error[512], where[256];
-		const char *at = rows[i].from ? strstr(good, rows[i].from) : good + sizeof(good) - 1;
+		const char *at = rows[i].from ? strstr(good, rows[i].from) :
+						good + sizeof(good) - 1;
 		struct config c;
 		int n, r;
 

@@ -13,7 +13,7 @@ struct app {
 	struct ferry *f;
 	struct ferry_unit *u;
 	int withdraw_in; /* that callback */
-	bool later;	 /* quiesce() does not answer */
+	bool later;      /* quiesce() does not answer */
 	int calls[ARRIVED + 1];
 	char reason[32];
 	unsigned int before; /* descriptors */
@@ -60,7 +60,8 @@ static void on_arrived(struct ferry_unit *u, void *arg)
 	called(arg, u, ARRIVED);
 }
 
-static const struct ferry_ops ops = { on_offered, on_quiesce, on_aborted, on_committed, on_arrived };
+static const struct ferry_ops ops = { on_offered, on_quiesce, on_aborted, on_committed,
+				      on_arrived };
 
 static void start(struct app *app)
 {

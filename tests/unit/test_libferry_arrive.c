@@ -141,8 +141,10 @@ static struct bundle good(void)
 {
 	struct bundle b = {
 		.b = { FERRY_BUNDLE_MAGIC, 3, {}, offsetof(struct bundle, state), 5 },
-		.state = "state", .unsent = { "unsent4", "unsent6" },
-		.d1 = { { [10] = 0xff, 0xff, 127, 0, 0, 9 }, htons(1234), 0, 3 }, .data1 = "one",
+		.state = "state",
+		.unsent = { "unsent4", "unsent6" },
+		.d1 = { { [10] = 0xff, 0xff, 127, 0, 0, 9 }, htons(1234), 0, 3 },
+		.data1 = "one",
 		.d2 = { { [10] = 0xff, 0xff, 127, 0, 0, 8 }, htons(5), 0, 12 },
 		.data2 = "twelveoctets",
 	};

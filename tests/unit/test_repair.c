@@ -153,8 +153,9 @@ static void an_abort_leaves_it_as_it_was(void **state)
 	(void)state;
 	for (enum family f = V4; f < FAMILIES; f++) {
 		for (int set = 0; set < 2; set++) {
-			static const int names[] = { SO_SNDBUF, SO_RCVBUF, SO_BUF_LOCK, SO_PEEK_OFF,
-						     SO_REUSEADDR, SO_KEEPALIVE, SO_OOBINLINE };
+			static const int names[] = { SO_SNDBUF,   SO_RCVBUF,    SO_BUF_LOCK,
+						     SO_PEEK_OFF, SO_REUSEADDR, SO_KEEPALIVE,
+						     SO_OOBINLINE };
 			int before[ARRAY_SIZE(names)];
 			struct repair_image image;
 			struct pair p;

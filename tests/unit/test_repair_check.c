@@ -131,7 +131,7 @@ static int closed(enum family f)
 static const struct {
 	const char *name;
 	int (*make)(enum family f);
-	const char *refusal; /* NULL: it can move */
+	const char *refusal;       /* NULL: it can move */
 	bool empty_tcp, empty_udp; /* it can be lent */
 } rows[] = {
 	{ "established", established, NULL, false, false },

@@ -203,8 +203,8 @@ static void sockaddr_both_ways(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(address_text),	      cmocka_unit_test(uuid_as_text),
-		cmocka_unit_test(flow_as_text),	      cmocka_unit_test(flow_of_any_octets),
+		cmocka_unit_test(address_text),       cmocka_unit_test(uuid_as_text),
+		cmocka_unit_test(flow_as_text),       cmocka_unit_test(flow_of_any_octets),
 		cmocka_unit_test(sockaddr_both_ways),
 	};
 
