@@ -109,7 +109,7 @@ $(T)/test_stream: $(call src,tools/probe/stream*.c)
 $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
 $(T)/test_util: $(BASE)
-$(T)/test_unit_word: $(OBJ)/ctl/dataplane/unit.o
+$(T)/test_unit_word: $(DATAPLANE) $(BASE)
 $(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_repair \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
 $(T)/test_libferry $(T)/test_libferry_arrive: $(LIB)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The engine: walks an origin's move through the table, hands a destination its messages, and ends
- * what fails. Decides nothing about packets or sockets.
+ * The engine: walks an origin's move through the table and ends what fails, is late, or has lost
+ * its peer or its application. Decides nothing about packets or sockets.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -14,9 +14,7 @@
 #include "move/move.h"
 #include "move/refusal.h"
 
-#define DESTINATION_MS 15000
 #define RESEND_MS 200
-#define IN_DOUBT_MS 1000
 
 const struct stage stages[STAGE_COUNT] = {
 	[STAGE_BORROW] = { "borrow", 1000, origin_borrow, 0, NULL, "app-gone" },
@@ -101,15 +99,14 @@ static void disarm(struct move *m)
 
 static int on_deadline(sd_event_source *s, uint64_t usec, void *arg);
 
-static void arm(struct move *m, uint32_t ms)
+void move_arm(struct move *m, uint32_t ms)
 {
 	disarm(m);
 	sd_event_add_time_relative(m->agent->event, &m->deadline, CLOCK_MONOTONIC, ms * 1000ULL, 1,
 				   on_deadline, m);
 }
 
-static struct move *move_new(struct agent *a, bool origin, const uint8_t uuid[16],
-			     unsigned int count)
+struct move *move_new(struct agent *a, bool origin, const uint8_t uuid[16], unsigned int count)
 {
 	struct move *m = calloc(1, sizeof(*m));
 
@@ -184,7 +181,7 @@ static void run(struct move *m)
 
 		r = s->origin(m);
 		if (r == STAGE_WAIT && s->deadline_ms)
-			arm(m, s->deadline_ms);
+			move_arm(m, s->deadline_ms);
 		if (r == STAGE_AGAIN) {
 			m->again = true;
 			m->step = STAGE_EXTRACT; /* the same step in every order */
@@ -218,7 +215,7 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
 		if (m->prepared) { /* in doubt: only the origin can say */
 			m->channel = nodes_channel(m->agent, m->peer);
 			move_send(m, MSG_QUERY);
-			arm(m, IN_DOUBT_MS);
+			move_arm(m, IN_DOUBT_MS);
 			return 0;
 		}
 		move_refuse(m, "timeout", "the origin went silent");
@@ -263,155 +260,12 @@ int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const 
 	return 0;
 }
 
-/* Of the node that it is made with only: another one has no say in it. */
-static struct move *find(struct agent *a, bool origin, uint32_t node, const Peer__Move *msg)
-{
-	for (struct move *m = a->moves; m; m = m->next)
-		if (m->origin == origin && m->peer == node &&
-		    !memcmp(m->id, msg->move_id.data, 16) && !memcmp(m->uuid, msg->uuid.data, 16))
-			return m;
-	return NULL;
-}
-
 struct move *move_by_request(struct agent *a, uint32_t request)
 {
 	for (struct move *m = a->moves; m; m = m->next)
 		if (!m->origin && m->request == request)
 			return m;
 	return NULL;
-}
-
-/* An earlier attempt for the same unit that was never decided here: a newer one is its "no". */
-static bool supersede(struct agent *a, uint32_t node, const Peer__Move *msg)
-{
-	for (struct move *m = a->moves; m; m = m->next) {
-		if (m->origin || memcmp(m->uuid, msg->uuid.data, 16))
-			continue;
-		if (m->peer != node || !FERRY_NEWER(msg->epoch, m->epoch))
-			return false;
-		destination_discard(m);
-		move_free(m);
-		break;
-	}
-	return true;
-}
-
-static void answer(struct channel *c, const Peer__Move *msg, enum message type, uint64_t local_ns)
-{
-	Peer__Move m;
-
-	peer__move__init(&m);
-	m.uuid = msg->uuid;
-	m.move_id = msg->move_id;
-	m.epoch = msg->epoch;
-	m.local_ns = local_ns;
-	m.refusal = type == MSG_REFUSED ? "protocol" : m.refusal;
-	channel_send(c, type, &m, NULL, 0);
-}
-
-/* A message of no move that is known: its end is repeated, where it had one. */
-static void to_nobody(struct agent *a, struct channel *c, enum message type, const Peer__Move *msg)
-{
-	struct unit *u = unit_find(a, msg->uuid.data);
-	bool here = u && !memcmp(unit_record(&a->dp, u->index)->move_id, msg->move_id.data, 16);
-
-	answer(c, msg, type == MSG_FLIPPED && here ? MSG_DONE : MSG_REFUSED, 0);
-}
-
-/* What a destination has been told; a PREFLIGHT begins its part. */
-static void to_destination(struct agent *a, struct channel *c, uint32_t node, enum message type,
-			   const Peer__Move *msg, const uint8_t *trailer, uint32_t size)
-{
-	struct move *m = find(a, false, node, msg);
-	int r = STAGE_FAILED;
-
-	if (!m && type == MSG_PREFLIGHT && msg->n_sockets &&
-	    msg->n_sockets <= FERRY_UNIT_SOCKETS && supersede(a, node, msg))
-		m = move_new(a, false, msg->uuid.data, (unsigned int)msg->n_sockets);
-	if (!m) {
-		to_nobody(a, c, type, msg);
-		return;
-	}
-	memcpy(m->id, msg->move_id.data, 16);
-	m->peer = node;
-	m->channel = c;
-	for (unsigned int i = 0; i < STAGE_COUNT; i++)
-		if (stages[i].destination && stages[i].request == type)
-			r = stages[i].destination(m, msg, trailer, size);
-	if (r == STAGE_FAILED)
-		move_fail(m);
-	else if (r == STAGE_WAIT)
-		arm(m, m->prepared ? IN_DOUBT_MS : DESTINATION_MS);
-	else
-		move_free(m);
-}
-
-static void aborted(struct agent *a, uint32_t node, const Peer__Move *msg)
-{
-	struct move *m = find(a, false, node, msg);
-
-	if (!m)
-		return;
-	destination_discard(m);
-	move_free(m);
-}
-
-/* A destination in doubt asks. "No" is said only where the word has left FENCED. */
-static void answer_query(struct agent *a, struct channel *c, const Peer__Move *msg)
-{
-	uint32_t index = unit_by_uuid(&a->dp, msg->uuid.data);
-	uint32_t state = index ? FERRY_WORD_STATE(unit_word(&a->dp, index)) : FERRY_FREE;
-	bool same = index &&
-		    !memcmp(unit_record(&a->dp, index)->move_id, msg->move_id.data, 16);
-
-	if (!same || state != FERRY_FENCED)
-		answer(c, msg, same && state == FERRY_REMOTE ? MSG_FLIPPED : MSG_ABORT, 0);
-}
-
-static void to_origin(struct agent *a, uint32_t node, enum message type, const Peer__Move *msg)
-{
-	struct move *m = find(a, true, node, msg);
-
-	if (!m)
-		return;
-	if (type == MSG_READY) {
-		move_advance(m, STAGE_PREFLIGHT);
-	} else if (type == MSG_PREPARED) {
-		move_advance(m, STAGE_PREPARE);
-	} else if (type == MSG_DONE) {
-		m->local_ns = msg->local_ns;
-		move_advance(m, STAGE_THAW);
-	} else { /* MSG_REFUSED; after the flip: its application died with the sockets */
-		m->newer = msg->newer;
-		move_refuse(m, refusal_id(msg->refusal), "%s", msg->detail);
-		move_fail(m);
-	}
-}
-
-void move_message(struct agent *a, struct channel *c, uint32_t node, enum message type,
-		  const Peer__Move *msg, const uint8_t *trailer, uint32_t size)
-{
-	switch (type) {
-	case MSG_PREFLIGHT:
-	case MSG_PREPARE:
-	case MSG_FLIPPED:
-		to_destination(a, c, node, type, msg, trailer, size);
-		break;
-	case MSG_ABORT:
-		aborted(a, node, msg);
-		break;
-	case MSG_QUERY:
-		answer_query(a, c, msg);
-		break;
-	case MSG_LEARN:
-		converge_learn(a, msg);
-		break;
-	case MSG_FORGET:
-		converge_on_forget(a, msg);
-		break;
-	default:
-		to_origin(a, node, type, msg);
-	}
 }
 
 void move_channel_closed(struct agent *a, struct channel *c)

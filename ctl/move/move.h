@@ -98,14 +98,18 @@ void move_advance(struct move *m, enum stage_id stage);
 int move_refuse(struct move *m, const char *refusal, const char *detail, ...) _printf_(3, 4);
 /* Ends an origin's move that has failed, or the destination's part. */
 void move_fail(struct move *m);
+struct move *move_new(struct agent *a, bool origin, const uint8_t uuid[16], unsigned int count);
 void move_free(struct move *m);
+/* Ends the wait after so long; IN_DOUBT_MS: how often a destination asks that has said PREPARED. */
+void move_arm(struct move *m, uint32_t ms);
+#define IN_DOUBT_MS 1000
 bool move_in(const struct move *m, enum stage_id stage);
 /* A message of this move, with nothing but its ids. */
 void move_address(const struct move *m, Peer__Move *msg);
 int move_send(struct move *m, enum message type);
 struct move *move_by_request(struct agent *a, uint32_t request);
 
-/* What others tell moves. */
+/* What others tell moves; messages: dispatch.c. */
 void move_message(struct agent *a, struct channel *c, uint32_t node, enum message type,
 		  const Peer__Move *msg, const uint8_t *trailer, uint32_t size);
 void move_channel_closed(struct agent *a, struct channel *c);

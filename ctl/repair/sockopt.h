@@ -8,6 +8,19 @@
 #include <sys/socket.h>
 #include "repair/repair.h"
 
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72 /* since Linux 5.15 */
+#endif
+
+/* tcp.c, for restore.c too */
+int tcp_select_queue(int fd, int queue, struct repair_image *image);
+/* Disconnects every duplicate, without a packet (net/ipv4/tcp.c, tcp_disconnect in repair). */
+int tcp_disconnect(int fd);
+/* What repair_freeze() and TCP_REPAIR itself have changed. */
+int tcp_set_back(int fd, struct repair_image *image);
+/* Timestamps in microseconds show as bit 0 of TCP_TIMESTAMP, on kernels that have them. */
+bool tcp_kernel_has_usec(void);
+
 static inline int opt_set(int fd, int level, int name, const void *value, socklen_t size,
 			  struct repair_image *image, const char *step)
 {
