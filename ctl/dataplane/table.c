@@ -201,10 +201,17 @@ static int stash_insert(struct table *t, const struct key *k, const struct ferry
 	return 0;
 }
 
+uint32_t table_room(const struct table *t, bool v6)
+{
+	uint64_t slots_all = (uint64_t)(v6 ? t->buckets6 : t->buckets4) * slots(v6);
+	uint64_t limit = slots_all * TABLE_FULL_PERCENT / 100, used = v6 ? t->used6 : t->used4;
+
+	return limit > used ? (uint32_t)(limit - used) : 0;
+}
+
 int table_insert(struct table *t, const struct ferry_flow *f, uint32_t unit)
 {
 	struct key k = key_of(t, f);
-	uint64_t capacity = (uint64_t)(k.v6 ? t->buckets6 : t->buckets4) * slots(k.v6);
 	uint32_t first;
 	unsigned int slot;
 	int r;
@@ -214,7 +221,7 @@ int table_insert(struct table *t, const struct ferry_flow *f, uint32_t unit)
 		return -EINVAL;
 	if (table_find(t, f))
 		return -EEXIST;
-	if ((k.v6 ? t->used6 : t->used4) + 1 > capacity * TABLE_FULL_PERCENT / 100)
+	if (!table_room(t, k.v6))
 		return -ENOSPC;
 	first = load(t, k.v6, k.bucket[1]) < load(t, k.v6, k.bucket[0]);
 	for (int i = 0; i < 2; i++) {

@@ -38,6 +38,8 @@ void table_close(struct table *t);
 /* 0; -EEXIST, -ENOSPC (60 % of the slots used, or both buckets and the stash full), -EINVAL (not
  * TCP or UDP, a unit of 0), or what grace() or the stash said. */
 int table_insert(struct table *t, const struct ferry_flow *flow, uint32_t unit);
+/* How many more flows of a family are let in; a full bucket may still refuse one of them. */
+uint32_t table_room(const struct table *t, bool v6);
 /* 0 or -ENOENT. */
 int table_delete(struct table *t, const struct ferry_flow *flow);
 /* The unit of exactly this flow, 0 none. */

@@ -73,6 +73,20 @@ static int check_tables(struct move *m)
 	return STAGE_DONE;
 }
 
+/* Found out now, and not in the freeze. */
+static int check_room(struct move *m)
+{
+	const struct table *t = &m->agent->dp.flows;
+	uint32_t wanted[2] = {};
+
+	for (unsigned int i = 0; i < m->count; i++)
+		wanted[flow_is_v6(&m->images[i].flow)] += !table_find(t, &m->images[i].flow);
+	if (wanted[0] > table_room(t, false) || wanted[1] > table_room(t, true))
+		return move_refuse(m, "table-full", "%u IPv4 and %u IPv6 flows, room for %u and %u",
+				   wanted[0], wanted[1], table_room(t, false), table_room(t, true));
+	return STAGE_DONE;
+}
+
 /* What check_tables() found to be an earlier connection's. */
 static void drop_old(struct move *m)
 {
@@ -158,6 +172,7 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 				   "have %u",
 				   room, msg->packet);
 	r = check_tables(m);
+	r = r ? r : check_room(m);
 	r = r ? r : check_way_back(m, msg);
 	for (; !r && m->vips < m->count; m->vips++)
 		if (vip_acquire(m->agent, m->images[m->vips].flow.daddr))

@@ -118,10 +118,28 @@ static int want(struct channel *c, int flushed)
 	return sd_event_source_set_io_events(c->source, events);
 }
 
+/* A message of two octets a field grows fiftyfold when it is decoded: that is bounded, too. */
+static void *decode_alloc(void *left, size_t size)
+{
+	if (size > *(size_t *)left)
+		return NULL;
+	*(size_t *)left -= size;
+	return malloc(size);
+}
+
+static void decode_free(void *left, void *p)
+{
+	(void)left;
+	free(p);
+}
+
 static int deliver(struct channel *c, const struct frame_header *h, const uint8_t *body)
 {
+	size_t left = CHANNEL_DECODED_MAX;
+	ProtobufCAllocator a = { decode_alloc, decode_free, &left };
+
 	if (h->type == MSG_HELLO) {
-		Peer__Hello *hello = peer__hello__unpack(NULL, h->body, body);
+		Peer__Hello *hello = peer__hello__unpack(&a, h->body, body);
 		bool good = hello && !c->greeted && hello->boot.len == 16 &&
 			    hello->version == CHANNEL_VERSION;
 		int r;
@@ -129,16 +147,16 @@ static int deliver(struct channel *c, const struct frame_header *h, const uint8_
 		c->greeted = true;
 		r = good ? c->ops->hello(c, hello, c->arg) : -EPROTO;
 		if (hello)
-			peer__hello__free_unpacked(hello, NULL);
+			peer__hello__free_unpacked(hello, &a);
 		return r;
 	}
-	Peer__Move *m = c->greeted ? peer__move__unpack(NULL, h->body, body) : NULL;
+	Peer__Move *m = c->greeted ? peer__move__unpack(&a, h->body, body) : NULL;
 	bool whole = m && m->uuid.len == 16 && m->move_id.len == 16;
 
 	if (whole)
 		c->ops->message(c, h->type, m, body + h->body, h->trailer, c->arg);
 	if (m)
-		peer__move__free_unpacked(m, NULL);
+		peer__move__free_unpacked(m, &a);
 	return whole ? 0 : -EPROTO;
 }
 

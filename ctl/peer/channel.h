@@ -16,6 +16,7 @@
 
 #define CHANNEL_VERSION 1
 #define CHANNEL_BODY_MAX (4U << 20)
+#define CHANNEL_DECODED_MAX (16U << 20) /* of a body */
 #define CHANNEL_TRAILER_MAX (512U << 20)
 #define CHANNEL_QUEUE_MAX (1024U << 20)
 

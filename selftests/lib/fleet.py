@@ -119,5 +119,9 @@ class Fleet(Net):
             self.stop(self.agents.pop(host))
         for host in ("a", "b", "i"):
             if os.path.isdir(f"/sys/fs/bpf/ferry/{self.name(host)}"):
-                run(f"{BUILD}/ferryd", "--node", self.name(host), "--detach", check=False)
+                detach = (f"{BUILD}/ferryd", "--node", self.name(host), "--detach")
+                if host in self.spaces:
+                    self.at(host, *detach)
+                else:  # the devices went with their namespace
+                    run(*detach)
         super().close()
