@@ -140,9 +140,18 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 int destination_prepare(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
 			uint32_t size);
 int destination_thaw(struct move *m, const Peer__Move *msg, const uint8_t *trailer, uint32_t size);
+/* "socket 2 (tcp a > b): bind: Address already in use" */
+int destination_socket_failed(struct move *m, unsigned int i, int error);
 /* The application has lent its sockets. */
 void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int count);
 void destination_discard(struct move *m);
+
+/* admit.c: STAGE_DONE or refused. */
+int admit_tables(struct move *m);
+int admit_room(struct move *m);
+int admit_way_back(struct move *m, const Peer__Move *msg);
+/* Entries of earlier connections that admit_tables() let pass. */
+void admit_drop_old(struct move *m);
 
 /* bundle.c: writes what the unit brings into the application's memfd. 0 or -errno. */
 int bundle_write(const struct move *m);
