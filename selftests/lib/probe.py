@@ -68,10 +68,10 @@ class Client(Lines):
                          "--report", self.report_path, *argv)
         self.wait("ready")
 
-    def interim(self):
-        """What it has seen so far."""
+    def interim(self, lists=False):
+        """What it has seen so far; with lists, its gaps and missing datagrams too."""
         before = len(self.events("report"))
-        self.process.send_signal(signal.SIGUSR1)
+        self.process.send_signal(signal.SIGUSR2 if lists else signal.SIGUSR1)
         return self.wait("report", count=before + 1)[-1]
 
     def received(self):
@@ -83,7 +83,8 @@ class Client(Lines):
         way from where the unit lived before."""
         before = self.received()
         wait_for(f"{self.name} to receive {messages} more messages in each connection",
-                 lambda: all(now >= was + messages for now, was in zip(self.received(), before)))
+                 lambda: all(now >= was + messages for now, was in zip(self.received(), before)),
+                 seconds=20, every=0.05)
 
     def finish(self, seconds=30):
         """Ends it politely: every octet of both directions is accounted for."""

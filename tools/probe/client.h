@@ -144,7 +144,13 @@ static inline int udp_is_answered(const struct udp *u, uint64_t seq)
 	return u->t_send[seq] >> 63;
 }
 
-/* client_report.c: on stdout, and in the file of --report. True: nothing at all went wrong. */
-int report(struct client *c, int final);
+/* client_report.c: on stdout, and in the file of --report. True: nothing at all went wrong. Without
+ * its lists (gaps, missing) a report is short, however long the client has run. */
+enum report_kind {
+	REPORT_SHORT,
+	REPORT_WITH_LISTS,
+	REPORT_FINAL,
+};
+int report(struct client *c, enum report_kind kind);
 
 #endif

@@ -147,12 +147,12 @@ static void print_tcp(FILE *f, const struct sums *s)
 	fprintf(f, "}");
 }
 
-static void print_missing(FILE *f, const struct client *c)
+static void print_missing(FILE *f, const struct client *c, enum report_kind kind)
 {
-	uint64_t n = 0;
+	uint64_t n = 0, units = kind == REPORT_SHORT ? 0 : c->n_all;
 
 	fprintf(f, ",\"missing\":[");
-	for (uint64_t i = 0; i < c->n_all; i++) {
+	for (uint64_t i = 0; i < units; i++) {
 		const struct udp *u = &c->all[i]->udp;
 
 		for (uint64_t seq = 0; seq < u->n && n < MISSING_LISTED; seq++) {
@@ -166,7 +166,8 @@ static void print_missing(FILE *f, const struct client *c)
 	fprintf(f, "]");
 }
 
-static void print_udp(FILE *f, const struct client *c, const struct sums *s)
+static void print_udp(FILE *f, const struct client *c, const struct sums *s,
+		      enum report_kind kind)
 {
 	fprintf(f,
 		",\"udp\":{\"sent\":%" PRIu64 ",\"received\":%" PRIu64 ",\"missing_total\":%" PRIu64
@@ -178,7 +179,7 @@ static void print_udp(FILE *f, const struct client *c, const struct sums *s)
 	print_counts(f, &s->udp_server);
 	fprintf(f, "}");
 	print_histogram(f, "rtt_us", &c->udp_rtt);
-	print_missing(f, c);
+	print_missing(f, c, kind);
 	fprintf(f, "}");
 }
 
@@ -204,33 +205,35 @@ static void print_conns(FILE *f, const struct client *c)
 	fprintf(f, "]");
 }
 
-static void print_gaps(FILE *f, const struct client *c)
+static void print_gaps(FILE *f, const struct client *c, enum report_kind kind)
 {
+	uint64_t n = kind == REPORT_SHORT ? 0 : c->n_gaps;
+
 	fprintf(f, ",\"gaps_dropped\":%" PRIu64 ",\"gaps\":[", c->gaps_dropped);
-	for (uint64_t i = 0; i < c->n_gaps; i++)
+	for (uint64_t i = 0; i < n; i++)
 		fprintf(f, "%s[%u,%" PRIu64 ",%" PRIu64 "]", i ? "," : "", c->gaps[i].conn,
 			c->gaps[i].from, c->gaps[i].to);
 	fprintf(f, "]");
 }
 
-static void print_report(FILE *f, const struct client *c, const struct sums *s, int final,
-			 int tcp_ok, int udp_ok)
+static void print_report(FILE *f, const struct client *c, const struct sums *s,
+			 enum report_kind kind, int tcp_ok, int udp_ok)
 {
 	fprintf(f,
 		"{\"event\":\"report\",\"final\":%s,\"ok\":%s,\"tcp_ok\":%s,\"udp_ok\":%s,"
 		"\"t_ns\":%" PRIu64 ",\"seconds\":%.3f,\"units\":%" PRIu64 ",\"tcp\":%" PRIu64,
-		final ? "true" : "false", tcp_ok && udp_ok ? "true" : "false",
+		kind == REPORT_FINAL ? "true" : "false", tcp_ok && udp_ok ? "true" : "false",
 		tcp_ok ? "true" : "false", udp_ok ? "true" : "false", now_ns(),
 		(double)(now_ns() - c->started) / 1e9, s->units, s->conns);
 	print_tcp(f, s);
 	fprintf(f, ",\"reconnects\":%" PRIu64 ",\"reconnect_failed\":%" PRIu64, c->reconnects,
 		c->reconnect_failed);
-	print_udp(f, c, s);
+	print_udp(f, c, s, kind);
 	print_histogram(f, "rtt_us", &c->rtt);
 	fprintf(f, ",\"longest_silence_us\":%" PRIu64 ",\"tcp_info\":{\"retransmits\":%" PRIu64 "}",
 		s->silence / 1000, s->retransmits);
 	print_conns(f, c);
-	print_gaps(f, c);
+	print_gaps(f, c, kind);
 	fprintf(f, "}\n");
 }
 
@@ -246,7 +249,7 @@ static void write_file(const struct client *c, const char *text)
 		fprintf(stderr, "probe-client: %s: %s\n", c->report, strerror(errno));
 }
 
-int report(struct client *c, int final)
+int report(struct client *c, enum report_kind kind)
 {
 	char *text = NULL;
 	size_t size;
@@ -261,7 +264,7 @@ int report(struct client *c, int final)
 		 !c->reconnects;
 	udp_ok = clean(&s.udp_client) && clean(&s.udp_server) && s.udp_sent == s.udp_answered &&
 		 !s.udp_refused;
-	print_report(f, c, &s, final, tcp_ok, udp_ok);
+	print_report(f, c, &s, kind, tcp_ok, udp_ok);
 	fclose(f);
 	fputs(text, stdout);
 	fflush(stdout);

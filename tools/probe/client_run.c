@@ -197,7 +197,9 @@ static void signal_ready(struct source *s, uint32_t events)
 	(void)events;
 	while (read(s->fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGUSR1)
-			report(c, 0);
+			report(c, REPORT_SHORT);
+		else if (info.ssi_signo == SIGUSR2)
+			report(c, REPORT_WITH_LISTS);
 		else
 			stop(c, now_ns());
 	}
@@ -232,6 +234,7 @@ static int prepare(struct client *c)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	c->loop = loop_open();
@@ -268,5 +271,5 @@ int client_run(struct client *c)
 	while ((until = step(c)))
 		if (loop_wait(c->loop, until))
 			return EXIT_FAILURE;
-	return report(c, 1) ? EXIT_SUCCESS : EXIT_FAILURE;
+	return report(c, REPORT_FINAL) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
