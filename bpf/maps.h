@@ -42,9 +42,11 @@ struct {
 	__type(value, struct ferry_bucket6);
 } flows6 SEC(".maps");
 
-/* Flows that fit neither of their buckets -> unit. Agent writes; full: as above. */
+/* Flows that fit neither of their buckets -> unit. Agent writes; full: as above. Not preallocated:
+ * an element that was deleted is not used again while a program may still read it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
 	__type(key, struct ferry_flow);
 	__type(value, __u32);

@@ -62,7 +62,7 @@ void command_moved(int fd, const struct move *m, const char *failure, const char
 			     (json_int_t)m->queued[1], "unsent", (json_int_t)m->queued[2],
 			     "lost_in_freeze",
 			     (json_int_t)(unit_record(&m->agent->dp, m->index)->lost -
-					  m->lost_before),
+					  m->lost_before + m->lost_there),
 			     "fenced_ns", (json_int_t)m->fenced_ns, "local_ns",
 			     (json_int_t)m->local_ns));
 }

@@ -200,10 +200,13 @@ static int run(struct agent *a, const char *socket_path)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN); /* whoever read our log may be gone */
 	r = sd_event_default(&a->event);
 	r = r < 0 ? r : sd_event_add_signal(a->event, NULL, SIGTERM, NULL, NULL);
 	r = r < 0 ? r : sd_event_add_signal(a->event, NULL, SIGINT, NULL, NULL);
+	r = r < 0 ? r : sd_event_add_signal(a->event, NULL, SIGHUP, NULL, NULL);
 	r = r < 0 ? r : start(a, socket_path);
 	if (r < 0)
 		return r;

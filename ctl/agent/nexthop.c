@@ -55,7 +55,9 @@ static void refresh(struct agent *a)
 		if (n == a->config.self)
 			continue;
 		r = look_up(a, n, &route);
-		if (r)
+		if (r == -ETIMEDOUT || r == -EPROTO || r == -EINTR) /* netlink's, not the route's */
+			log_warning("cannot look up the way to %s: %s", n->name, strerror(-r));
+		else if (r)
 			nexthop_clear(&a->dp, n->number);
 		else if ((r = nexthop_set(&a->dp, n->number, &route, a->config.vni, a->config.tag)))
 			log_warning("cannot set the next hop to %s: %s", n->name, strerror(-r));

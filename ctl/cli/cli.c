@@ -91,8 +91,12 @@ static int connect_agent(struct cli *c)
 	else
 		snprintf(un.sun_path, sizeof(un.sun_path), "/run/ferry/%s.sock", c->node);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&un, sizeof(un))) {
-		int r = cli_error(c, EXIT_FAILED, "no-agent", "%s: %s; is ferryd --node %s running?",
-				  un.sun_path, strerror(errno), c->node);
+		int denied = errno == EACCES;
+		int r = cli_error(c, EXIT_FAILED, "no-agent", "%s: %s; %s%s", un.sun_path,
+				  strerror(errno),
+				  denied ? "be root, or in the group ferry" :
+					   "is ferryd running? ferryd --node ",
+				  denied ? "" : c->node);
 
 		close_fd(&fd);
 		return -r;

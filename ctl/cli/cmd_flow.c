@@ -44,7 +44,7 @@ int cmd_flow_list(struct cli *c, int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[0], "--limit"))
 		l.limit = strtol(argv[1], &end, 10);
-	if ((argc && argc != 2) || (argc == 2 && strcmp(argv[0], "--limit")) || *end || l.limit < 0)
+	if ((argc && argc != 2) || (argc == 2 && end == argv[1]) || (argc == 2 && strcmp(argv[0], "--limit")) || *end || l.limit < 0)
 		return cli_error(c, EXIT_USAGE, "usage", "ferry flow list [--limit N]");
 	r = cli_view(c);
 	if (r)

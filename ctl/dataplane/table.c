@@ -138,10 +138,13 @@ static bool find_slot(const struct table *t, const struct key *k, uint32_t *buck
 	return false;
 }
 
-static int run_grace(struct table *t)
+int table_settle(struct table *t)
 {
-	int r = t->grace ? t->grace(t->grace_arg) : 0;
+	int r;
 
+	if (!t->any_freed)
+		return 0;
+	r = t->grace ? t->grace(t->grace_arg) : 0;
 	if (r)
 		return r;
 	memset(t->freed4, 0, t->buckets4);
@@ -150,27 +153,22 @@ static int run_grace(struct table *t)
 	return 0;
 }
 
-/* An empty slot that no reader can still be looking at. 0, -ENOENT or grace()'s answer. */
-static int free_slot(struct table *t, bool v6, uint32_t bucket, unsigned int *slot)
+/* An empty slot that no reader can still be looking at. 0; -EAGAIN: only freed ones, which a grace
+ * period would give; -ENOENT. */
+static int free_slot(const struct table *t, bool v6, uint32_t bucket, unsigned int *slot)
 {
-	bool waiting = false;
+	int r = -ENOENT;
 
 	for (unsigned int s = 0; s < slots(v6); s++) {
 		if (!empty(*word_b(t, v6, bucket, s)))
 			continue;
-		if (*freed(t, v6, bucket) & 1U << s) {
-			waiting = true;
-			continue;
+		if (!(*freed(t, v6, bucket) & 1U << s)) {
+			*slot = s;
+			return 0;
 		}
-		*slot = s;
-		return 0;
+		r = -EAGAIN;
 	}
-	if (waiting) {
-		int r = run_grace(t);
-
-		return r ? r : free_slot(t, v6, bucket, slot);
-	}
-	return -ENOENT;
+	return r;
 }
 
 static void publish(struct table *t, const struct key *k, uint32_t bucket, unsigned int slot,
@@ -209,11 +207,29 @@ uint32_t table_room(const struct table *t, bool v6)
 	return limit > used ? (uint32_t)(limit - used) : 0;
 }
 
+/* Into the less loaded of its buckets, or the other. As free_slot(). */
+static int place(struct table *t, const struct key *k, uint32_t unit)
+{
+	uint32_t first = load(t, k->v6, k->bucket[1]) < load(t, k->v6, k->bucket[0]);
+	bool waiting = false;
+
+	for (int i = 0; i < 2; i++) {
+		uint32_t bucket = k->bucket[first ^ i];
+		unsigned int slot;
+		int r = free_slot(t, k->v6, bucket, &slot);
+
+		if (!r) {
+			publish(t, k, bucket, slot, unit);
+			return 0;
+		}
+		waiting |= r == -EAGAIN;
+	}
+	return waiting ? -EAGAIN : -ENOENT;
+}
+
 int table_insert(struct table *t, const struct ferry_flow *f, uint32_t unit)
 {
 	struct key k = key_of(t, f);
-	uint32_t first;
-	unsigned int slot;
 	int r;
 
 	if (!unit || unit >= 1U << FERRY_UNIT_BITS ||
@@ -223,18 +239,12 @@ int table_insert(struct table *t, const struct ferry_flow *f, uint32_t unit)
 		return -EEXIST;
 	if (!table_room(t, k.v6))
 		return -ENOSPC;
-	first = load(t, k.v6, k.bucket[1]) < load(t, k.v6, k.bucket[0]);
-	for (int i = 0; i < 2; i++) {
-		uint32_t bucket = k.bucket[first ^ i];
-
-		r = free_slot(t, k.v6, bucket, &slot);
-		if (r == -ENOENT)
-			continue;
-		if (!r)
-			publish(t, &k, bucket, slot, unit);
-		return r;
+	r = place(t, &k, unit);
+	if (r == -EAGAIN) {
+		r = table_settle(t);
+		r = r ? r : place(t, &k, unit);
 	}
-	return stash_insert(t, &k, f, unit);
+	return r == -ENOENT ? stash_insert(t, &k, f, unit) : r;
 }
 
 int table_delete(struct table *t, const struct ferry_flow *f)

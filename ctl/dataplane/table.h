@@ -38,6 +38,9 @@ void table_close(struct table *t);
 /* 0; -EEXIST, -ENOSPC (60 % of the slots used, or both buckets and the stash full), -EINVAL (not
  * TCP or UDP, a unit of 0), or what grace() or the stash said. */
 int table_insert(struct table *t, const struct ferry_flow *flow, uint32_t unit);
+/* Waits for a grace period where something was freed since the last, so that the next insertions
+ * need none. 0 or what grace() said. */
+int table_settle(struct table *t);
 /* How many more flows of a family are let in; a full bucket may still refuse one of them. */
 uint32_t table_room(const struct table *t, bool v6);
 /* 0 or -ENOENT. */

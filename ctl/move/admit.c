@@ -55,10 +55,10 @@ int admit_tables(struct move *m)
 	return STAGE_DONE;
 }
 
-/* Found out now, and not in the freeze. */
+/* Found out, and waited for, now and not in the freeze. */
 int admit_room(struct move *m)
 {
-	const struct table *t = &m->agent->dp.flows;
+	struct table *t = &m->agent->dp.flows;
 	uint32_t wanted[2] = {};
 
 	for (unsigned int i = 0; i < m->count; i++)
@@ -66,6 +66,8 @@ int admit_room(struct move *m)
 	if (wanted[0] > table_room(t, false) || wanted[1] > table_room(t, true))
 		return move_refuse(m, "table-full", "%u IPv4 and %u IPv6 flows, room for %u and %u",
 				   wanted[0], wanted[1], table_room(t, false), table_room(t, true));
+	if (table_settle(t))
+		return move_refuse(m, "no-memory", "no grace period");
 	return STAGE_DONE;
 }
 

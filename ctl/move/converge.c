@@ -121,8 +121,10 @@ void converge_learn(struct agent *a, const Peer__Move *m)
 			enter(a, m);
 		return;
 	}
-	/* only a tombstone or an ingress entry can be out of date: all else is the owner's */
-	if (FERRY_WORD_STATE(word) == FERRY_REMOTE && FERRY_NEWER(m->epoch, FERRY_WORD_EPOCH(word)))
+	/* only a tombstone or an ingress entry can be out of date, or wrong that the unit has
+	 * ended: all else is the owner's */
+	if ((FERRY_WORD_STATE(word) == FERRY_REMOTE || FERRY_WORD_STATE(word) == FERRY_GONE) &&
+	    FERRY_NEWER(m->epoch, FERRY_WORD_EPOCH(word)))
 		unit_swap(&a->dp, index, word, FERRY_WORD(m->epoch, FERRY_REMOTE, m->node));
 }
 

@@ -131,6 +131,9 @@ static int enter(struct move *m)
 	if (e)
 		return e;
 	admit_drop_old(m);
+	m->spare = unit_make(m->count);
+	if (!m->spare)
+		return move_refuse(m, "no-memory", "%s", "");
 	if (!m->index)
 		m->index = unit_alloc(d);
 	if (!m->index)
@@ -148,6 +151,7 @@ static int enter(struct move *m)
 	r->netns = m->agent->netns;
 	r->deadline = boottime_ns() + PARK_MAX_NS;
 	r->newer = 0;
+	m->lost_before = r->lost;
 	from = unit_word(d, m->index);
 	if (!unit_swap(d, m->index, from, FERRY_WORD(m->epoch + 1, FERRY_PREPARED, m->peer)))
 		return move_refuse(m, "state-changed", "%s", "");
@@ -227,12 +231,12 @@ int destination_prepare(struct move *m, const Peer__Move *msg, const uint8_t *tr
 	return STAGE_WAIT;
 }
 
-static int adopt(struct move *m)
+static void adopt(struct move *m)
 {
-	struct unit *u = unit_new(m->agent, m->app, m->handle, m->count);
+	struct unit *u = m->spare;
 
-	if (!u)
-		return -ENOMEM;
+	m->spare = NULL;
+	unit_enter(m->agent, u, m->app, m->handle);
 	memcpy(u->uuid, m->uuid, 16);
 	u->index = m->index;
 	u->moved = true;
@@ -243,7 +247,6 @@ static int adopt(struct move *m)
 	}
 	m->vips = 0; /* the unit's now */
 	m->unit = u;
-	return 0;
 }
 
 int destination_thaw(struct move *m, const Peer__Move *msg, const uint8_t *trailer, uint32_t size)
@@ -267,16 +270,15 @@ int destination_thaw(struct move *m, const Peer__Move *msg, const uint8_t *trail
 	}
 	unit_swap(d, m->index, opening, FERRY_WORD(m->epoch + 1, FERRY_LOCAL, 0));
 	m->local_ns = boottime_ns();
-	/* the answers to the thaw's probes met OPENING, which drops what it cannot park */
+	/* not in OPENING, which drops the answers */
 	for (unsigned int i = 0; i < m->count; i++)
 		repair_probe(m->fds[i], &m->images[i]);
 	app_say(m->app, FERRY_APP_GO, m->request, m->uuid, "");
+	m->lost_there = unit_record(d, m->index)->lost - m->lost_before;
 	move_send(m, MSG_DONE);
-	if (adopt(m))
-		log_error("out of memory: the unit serves, and cannot be moved again");
-	else
-		converge_tell(m->agent, m->uuid, m->unit->flows, m->count, m->epoch + 1,
-			      m->agent->config.self->number, m->peer);
+	adopt(m);
+	converge_tell(m->agent, m->uuid, m->unit->flows, m->count, m->epoch + 1,
+		      m->agent->config.self->number, m->peer);
 	return fault(FAULT_THAW_BEFORE_FLIP) ? STAGE_WAIT : STAGE_DONE;
 }
 

@@ -35,7 +35,8 @@ static bool supersede(struct agent *a, uint32_t node, const Peer__Move *msg)
 	return true;
 }
 
-static void answer(struct channel *c, const Peer__Move *msg, enum message type, uint64_t local_ns)
+/* refusal: of REFUSED, else NULL */
+static void answer(struct channel *c, const Peer__Move *msg, enum message type, const char *refusal)
 {
 	Peer__Move m;
 
@@ -43,18 +44,24 @@ static void answer(struct channel *c, const Peer__Move *msg, enum message type, 
 	m.uuid = msg->uuid;
 	m.move_id = msg->move_id;
 	m.epoch = msg->epoch;
-	m.local_ns = local_ns;
-	m.refusal = type == MSG_REFUSED ? "protocol" : m.refusal;
+	if (refusal)
+		m.refusal = (char *)refusal;
 	channel_send(c, type, &m, NULL, 0);
 }
 
-/* A message of no move that is known: its end is repeated, where it had one. */
+/* A message of no move that is known: its end is repeated, where it had one. The tables know: a
+ * unit that has been ours from that epoch on was opened, wherever it went since. */
 static void to_nobody(struct agent *a, struct channel *c, enum message type, const Peer__Move *msg)
 {
-	struct unit *u = unit_find(a, msg->uuid.data);
-	bool here = u && !memcmp(unit_record(&a->dp, u->index)->move_id, msg->move_id.data, 16);
+	uint32_t index = unit_by_uuid(&a->dp, msg->uuid.data);
+	uint64_t word = index ? unit_word(&a->dp, index) : 0;
+	bool opened = index && FERRY_WORD_STATE(word) != FERRY_PREPARED &&
+		      !FERRY_NEWER(msg->epoch + 1, FERRY_WORD_EPOCH(word));
 
-	answer(c, msg, type == MSG_FLIPPED && here ? MSG_DONE : MSG_REFUSED, 0);
+	if (type == MSG_FLIPPED && opened)
+		answer(c, msg, MSG_DONE, NULL);
+	else
+		answer(c, msg, MSG_REFUSED, type == MSG_PREFLIGHT ? "in-a-move" : "protocol");
 }
 
 /* What a destination has been told; a PREFLIGHT begins its part. */
@@ -79,9 +86,9 @@ static void to_destination(struct agent *a, struct channel *c, uint32_t node, en
 			r = stages[i].destination(m, msg, trailer, size);
 	if (r == STAGE_FAILED)
 		move_fail(m);
-	else if (r == STAGE_WAIT)
-		move_arm(m, m->prepared ? IN_DOUBT_MS : DESTINATION_MS);
-	else
+	else if (r == STAGE_WAIT && move_arm(m, m->prepared ? IN_DOUBT_MS : DESTINATION_MS))
+		move_fail(m);
+	else if (r != STAGE_WAIT)
 		move_free(m);
 }
 
@@ -104,7 +111,7 @@ static void answer_query(struct agent *a, struct channel *c, const Peer__Move *m
 		    !memcmp(unit_record(&a->dp, index)->move_id, msg->move_id.data, 16);
 
 	if (!same || state != FERRY_FENCED)
-		answer(c, msg, same && state == FERRY_REMOTE ? MSG_FLIPPED : MSG_ABORT, 0);
+		answer(c, msg, same && state == FERRY_REMOTE ? MSG_FLIPPED : MSG_ABORT, NULL);
 }
 
 static void to_origin(struct agent *a, uint32_t node, enum message type, const Peer__Move *msg)
@@ -119,6 +126,7 @@ static void to_origin(struct agent *a, uint32_t node, enum message type, const P
 		move_advance(m, STAGE_PREPARE);
 	} else if (type == MSG_DONE) {
 		m->local_ns = msg->local_ns;
+		m->lost_there = msg->lost;
 		move_advance(m, STAGE_THAW);
 	} else { /* MSG_REFUSED; after the flip: its application died with the sockets */
 		m->newer = msg->newer;

@@ -85,6 +85,7 @@ int move_send(struct move *m, enum message type)
 	move_address(m, &msg);
 	msg.local_ns = m->local_ns;
 	msg.newer = m->newer;
+	msg.lost = m->lost_there;
 	if (m->refusal) {
 		msg.refusal = (char *)m->refusal;
 		msg.detail = m->detail;
@@ -99,11 +100,16 @@ static void disarm(struct move *m)
 
 static int on_deadline(sd_event_source *s, uint64_t usec, void *arg);
 
-void move_arm(struct move *m, uint32_t ms)
+int move_arm(struct move *m, uint32_t ms)
 {
+	int r;
+
 	disarm(m);
-	sd_event_add_time_relative(m->agent->event, &m->deadline, CLOCK_MONOTONIC, ms * 1000ULL, 1,
-				   on_deadline, m);
+	r = sd_event_add_time_relative(m->agent->event, &m->deadline, CLOCK_MONOTONIC, ms * 1000ULL,
+				       1, on_deadline, m);
+	if (r < 0)
+		log_error("no timer for a move: %s", strerror(-r));
+	return r < 0 ? move_refuse(m, "no-memory", "no timer") : 0;
 }
 
 struct move *move_new(struct agent *a, bool origin, const uint8_t uuid[16], unsigned int count)
@@ -147,6 +153,7 @@ void move_free(struct move *m)
 		m->unit->move = NULL;
 	close_fd(&m->bundle);
 	close_fd(&m->command);
+	unit_unmake(m->spare);
 	free(m->fds);
 	free(m->images);
 	free(m->state);
@@ -180,8 +187,8 @@ static void run(struct move *m)
 		const struct stage *s = &stages[stage_at(m->step)];
 
 		r = s->origin(m);
-		if (r == STAGE_WAIT && s->deadline_ms)
-			move_arm(m, s->deadline_ms);
+		if (r == STAGE_WAIT && s->deadline_ms && move_arm(m, s->deadline_ms) && !m->flipped)
+			r = STAGE_FAILED; /* no wait without a deadline */
 		if (r == STAGE_AGAIN) {
 			m->again = true;
 			m->step = STAGE_EXTRACT; /* the same step in every order */

@@ -46,6 +46,7 @@ struct move {
 	uint32_t peer;           /* node */
 	struct channel *channel; /* NULL: broken */
 	struct unit *unit;       /* destination: from its LOCAL on */
+	struct unit *spare;      /* destination: memory for it, before PREPARED is said */
 	uint32_t index;          /* in the dataplane; 0 none yet */
 	uint32_t epoch;          /* FENCED's; PREPARED and REMOTE have the next */
 	uint32_t newer;          /* epoch that the destination holds for a flow, 0 none above ours */
@@ -67,7 +68,7 @@ struct move {
 	bool again;   /* extracted and prepared a second time */
 	int command;  /* descriptor of who asked, -1 nobody */
 	uint64_t fenced_ns, local_ns;
-	uint64_t lost_before;
+	uint64_t lost_before, lost_there; /* in the freeze; the destination's */
 	uint64_t queued[3]; /* recv, sent, unsent octets */
 
 	/* destination */
@@ -100,8 +101,8 @@ int move_refuse(struct move *m, const char *refusal, const char *detail, ...) _p
 void move_fail(struct move *m);
 struct move *move_new(struct agent *a, bool origin, const uint8_t uuid[16], unsigned int count);
 void move_free(struct move *m);
-/* Ends the wait after so long; IN_DOUBT_MS: how often a destination asks that has said PREPARED. */
-void move_arm(struct move *m, uint32_t ms);
+/* Ends the wait after so long (0, or as move_refuse()); IN_DOUBT_MS: how often a destination asks that has said PREPARED. */
+int move_arm(struct move *m, uint32_t ms);
 #define IN_DOUBT_MS 1000
 bool move_in(const struct move *m, enum stage_id stage);
 /* A message of this move, with nothing but its ids. */

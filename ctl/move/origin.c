@@ -76,6 +76,17 @@ static int send_images(struct move *m, enum message type, bool queues)
 	return r;
 }
 
+static int sent(struct move *m, int r)
+{
+	if (!r)
+		return STAGE_WAIT;
+	return move_refuse(m,
+			   r == -EMSGSIZE || r == -ENOBUFS ? "queue-too-big" :
+			   r == -ENOMEM			   ? "no-memory" :
+							     "peer-lost",
+			   "%s", strerror(-r));
+}
+
 int origin_preflight(struct move *m)
 {
 	uint32_t room = nexthop_room(&m->agent->dp, m->peer);
@@ -92,8 +103,7 @@ int origin_preflight(struct move *m)
 				   room, m->agent->config.packet);
 	m->epoch = FERRY_WORD_EPOCH(unit_word(&m->agent->dp, m->index)) + 1;
 	m->told = true;
-	return send_images(m, MSG_PREFLIGHT, false) ? move_refuse(m, "peer-lost", "%s", "") :
-						      STAGE_WAIT;
+	return sent(m, send_images(m, MSG_PREFLIGHT, false));
 }
 
 int origin_quiesce(struct move *m)
@@ -151,8 +161,7 @@ int origin_extract(struct move *m)
 
 int origin_prepare(struct move *m)
 {
-	return send_images(m, MSG_PREPARE, true) ? move_refuse(m, "peer-lost", "%s", "") :
-						   STAGE_WAIT;
+	return sent(m, send_images(m, MSG_PREPARE, true));
 }
 
 static int on_held(sd_event_source *s, uint64_t usec, void *arg)

@@ -10,24 +10,46 @@
 #include "move/unit.h"
 #include "repair/repair.h"
 
-struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigned int count)
+struct unit *unit_make(unsigned int count)
 {
 	struct unit *u = calloc(1, sizeof(*u));
 
 	if (!u)
 		return NULL;
-	u->app = app;
-	u->handle = handle;
 	u->count = count;
 	u->flows = calloc(count, sizeof(*u->flows));
 	u->roles = calloc(count, sizeof(*u->roles));
 	u->cookies = calloc(count, sizeof(*u->cookies));
+	if (u->flows && u->roles && u->cookies)
+		return u;
+	unit_unmake(u);
+	return NULL;
+}
+
+void unit_unmake(struct unit *u)
+{
+	if (!u)
+		return;
+	free(u->flows);
+	free(u->roles);
+	free(u->cookies);
+	free(u);
+}
+
+void unit_enter(struct agent *a, struct unit *u, struct app *app, uint32_t handle)
+{
+	u->app = app;
+	u->handle = handle;
 	u->next = a->units;
 	a->units = u;
-	if (!u->flows || !u->roles || !u->cookies) {
-		unit_forget(a, u);
-		return NULL;
-	}
+}
+
+struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigned int count)
+{
+	struct unit *u = unit_make(count);
+
+	if (u)
+		unit_enter(a, u, app, handle);
 	return u;
 }
 
@@ -38,10 +60,7 @@ void unit_forget(struct agent *a, struct unit *u)
 	while (*at != u)
 		at = &(*at)->next;
 	*at = u->next;
-	free(u->flows);
-	free(u->roles);
-	free(u->cookies);
-	free(u);
+	unit_unmake(u);
 }
 
 struct unit *unit_find(struct agent *a, const uint8_t uuid[16])
@@ -97,7 +116,7 @@ bool address_moves(const struct agent *a, const uint8_t addr[16])
 struct drop {
 	uint32_t index;
 	struct ferry_flow flows[FERRY_UNIT_SOCKETS];
-	unsigned int count;
+	unsigned int count, wanted;
 };
 
 static int collect(const struct ferry_flow *flow, uint32_t unit, void *arg)
@@ -106,12 +125,12 @@ static int collect(const struct ferry_flow *flow, uint32_t unit, void *arg)
 
 	if (unit == d->index && d->count < FERRY_UNIT_SOCKETS)
 		d->flows[d->count++] = *flow;
-	return 0;
+	return d->count == d->wanted; /* then the walk ends */
 }
 
 void unit_drop(struct agent *a, uint32_t index)
 {
-	struct drop d = { .index = index };
+	struct drop d = { .index = index, .wanted = unit_record(&a->dp, index)->flows };
 
 	table_walk(&a->dp.flows, collect, &d);
 	for (unsigned int i = 0; i < d.count; i++)
@@ -302,8 +321,10 @@ void unit_give_up(struct unit *u)
 void unit_withdraw(struct agent *a, struct unit *u)
 {
 	converge_forget(a, u->uuid, FERRY_WORD_EPOCH(unit_word(&a->dp, u->index)));
-	for (unsigned int i = 0; i < u->count; i++)
+	for (unsigned int i = 0; i < u->count; i++) {
 		vip_release(a, u->flows[i].daddr);
-	unit_drop(a, u->index);
+		table_delete(&a->dp.flows, &u->flows[i]);
+	}
+	unit_free(&a->dp, u->index);
 	unit_forget(a, u);
 }

@@ -31,6 +31,10 @@ struct unit {
 int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds,
 	       const struct ferry_app_socket *sockets, unsigned int count, struct unit **ret,
 	       const char **refusal);
+/* Memory for one, and its entry in the agent's list, which cannot fail. */
+struct unit *unit_make(unsigned int count);
+void unit_unmake(struct unit *u);
+void unit_enter(struct agent *a, struct unit *u, struct app *app, uint32_t handle);
 /* A unit that came: its flows, word and addresses are in place already. NULL: no memory. */
 struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigned int count);
 /* Frees the agent's view; flows, word and addresses stay (a tombstone). */

@@ -16,6 +16,7 @@
 #include "net/rtnl.h"
 
 #define OUR_PROTO 0x46
+#define TRIES 20
 #ifndef IFA_PROTO
 #define IFA_PROTO 11 /* linux/if_addr.h since 5.18 */
 #endif
@@ -55,24 +56,37 @@ int rtnl_monitor(void)
 	return fd;
 }
 
-/* Sends the request and feeds the answers to cb until the end of the dump, the ack or an error. */
-static int talk(struct rtnl *n, struct nlmsghdr *h, mnl_cb_t cb, void *arg)
+/* Feeds the answers to cb until the end of the dump, the ack or an error. What an earlier, broken
+ * exchange has left in the socket is not ours to read as an answer. */
+static int answers(struct rtnl *n, mnl_cb_t cb, void *arg)
 {
 	char buf[32768];
-	int r;
+	int r = MNL_CB_OK;
 
-	h->nlmsg_seq = ++n->seq;
-	h->nlmsg_flags |= NLM_F_REQUEST;
-	if (send(n->fd, h, h->nlmsg_len, 0) < 0)
-		return -errno;
-	do {
+	while (r > MNL_CB_STOP) {
 		ssize_t size = recv(n->fd, buf, sizeof(buf), 0);
 
 		if (size < 0)
 			return errno == EAGAIN ? -ETIMEDOUT : -errno;
-		r = mnl_cb_run(buf, (size_t)size, n->seq, 0, cb, arg);
-	} while (r > MNL_CB_STOP);
+		if (((struct nlmsghdr *)buf)->nlmsg_seq == n->seq)
+			r = mnl_cb_run(buf, (size_t)size, n->seq, 0, cb, arg);
+	}
 	return r < 0 ? -errno : 0;
+}
+
+/* A dump that a change has interrupted (NLM_F_DUMP_INTR) is asked for again. */
+static int talk(struct rtnl *n, struct nlmsghdr *h, mnl_cb_t cb, void *arg)
+{
+	int r = -EINTR;
+
+	h->nlmsg_flags |= NLM_F_REQUEST;
+	for (int i = 0; r == -EINTR && i < TRIES; i++) {
+		h->nlmsg_seq = ++n->seq;
+		if (send(n->fd, h, h->nlmsg_len, 0) < 0)
+			return -errno;
+		r = answers(n, cb, arg);
+	}
+	return r;
 }
 
 static struct nlmsghdr *begin(char *buf, uint16_t type, uint16_t flags)

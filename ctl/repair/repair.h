@@ -11,10 +11,12 @@
  *   4 repair_extract() receive side first, then the send queue, and stay selected there
  *                                            5 repair_restore() filled, still in repair
  *   6 repair_arrived() what came since 4?
- *     (the flip)                             7 repair_thaw()    sends a window probe
- *                                            8 repair_probe()   asks again, once packets pass
+ *     (the flip)                             7 repair_thaw()    sends nothing
+ *                                              (packets are let in)
+ *                                            8 repair_probe()   a window probe: the peer
+ *                                                               acknowledges at once
  *   9 repair_close()   silently              (the unsent bytes are written by the application)
- *   or repair_unfreeze(): goes on here       or repair_discard()
+ *   or repair_unfreeze(), then 8: goes on    or repair_discard()
  *
  * Queues, with sequence numbers (tcp.c has the picture). Invariant: a frozen socket never sends
  * from its queue, because the send queue stays selected until it is closed or thawed.

@@ -168,8 +168,9 @@ int repair_thaw(int fd, struct repair_image *image)
 
 	if (image->flow.proto == IPPROTO_UDP)
 		return 0;
-	/* 0, never -1: the window probe is what makes the peer acknowledge at once */
-	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
+	/* without its window probe, which repair_probe() sends once the answer is let in: a peer
+	 * answers one in half a second (net/ipv4/tcp_input.c, tcp_oow_rate_limited) */
+	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, image, "repair-off");
 	r = r ? r : tcp_set_back(fd, image);
 	if (!r && !image->unsent) /* else the library does it, once it has written them */
 		r = opt_set_int(fd, SOL_SOCKET, SO_BUF_LOCK, (int)image->buf_lock, image,

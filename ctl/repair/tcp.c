@@ -264,6 +264,6 @@ int repair_unfreeze(int fd, struct repair_image *image)
 	image->frozen = false;
 	if (image->flow.proto == IPPROTO_UDP)
 		return udp_unfreeze(fd, image);
-	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF, image, "repair-off");
+	r = opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, image, "repair-off");
 	return r ? r : tcp_set_back(fd, image);
 }
