@@ -44,6 +44,8 @@ void command_moved(int fd, const struct move *m, const char *failure, const char
 int nodes_start(struct agent *a);
 /* The channel for requests to that node, NULL where it is not up. */
 struct channel *nodes_channel(struct agent *a, uint32_t number);
+/* How many other nodes' agents are connected; one that is not: its name in *missing, else NULL. */
+unsigned int nodes_connected(struct agent *a, const char **missing);
 /* The node's boot id where its HELLO has been seen, else NULL. */
 const uint8_t *nodes_boot(struct agent *a, uint32_t number);
 /* To every node that is connected, but those two. */
@@ -55,6 +57,13 @@ int ending_start(struct agent *a);
 
 /* nexthop.c */
 int nexthops_start(struct agent *a);
+
+/* The units that a node says it knows (converge.c): collected, then asked, sorted, once all are in
+ * and nodes_known_whole() says so. */
+void nodes_know(struct agent *a, uint32_t node, const ProtobufCBinaryData *uuids, size_t count);
+bool nodes_known_whole(struct agent *a, uint32_t node);
+bool nodes_knows(struct agent *a, uint32_t node, const uint8_t uuid[16]);
+void nodes_forget_known(struct agent *a, uint32_t node);
 
 /* vip.c: addresses made deliverable here, for as long as somebody needs them. */
 int vip_acquire(struct agent *a, const uint8_t addr[16]);

@@ -83,6 +83,15 @@ static void run_move(struct agent *a, int fd, const char *unit, const char *to)
 		failed(fd, refusal, to);
 }
 
+static void ping(struct agent *a, int fd)
+{
+	const char *missing;
+	unsigned int connected = nodes_connected(a, &missing);
+
+	answer(fd, json_pack("{s:s, s:i, s:i, s:s*}", "node", a->config.self->name, "pid",
+			     (int)getpid(), "connected", (int)connected, "missing", missing));
+}
+
 void command_run(struct agent *a, int fd, const char *request, size_t size)
 {
 	const char *verb = "", *unit = "", *to = "";
@@ -94,8 +103,7 @@ void command_run(struct agent *a, int fd, const char *request, size_t size)
 	else if (!strcmp(verb, "move"))
 		run_move(a, fd, unit, to);
 	else if (!strcmp(verb, "ping"))
-		answer(fd, json_pack("{s:s, s:i}", "node", a->config.self->name, "pid",
-				     (int)getpid()));
+		ping(a, fd);
 	else
 		failed(fd, "bad-command", "no such command");
 	json_decref(object);

@@ -17,6 +17,7 @@
 #define RETRY_US 100000
 /* One is wanted; those of an earlier agent there may not have been closed yet. */
 #define ACCEPTED_MAX 8
+#define KNOWN_MAX (1U << 20)
 
 struct node {
 	struct agent *agent;
@@ -26,6 +27,8 @@ struct node {
 	uint8_t boot[16];
 	sd_event_source *retry;
 	unsigned int accepted; /* channels from it */
+	uint8_t (*known)[16];  /* units that it has said it knows, until its list is whole */
+	size_t n_known; /* above KNOWN_MAX: too many, or no memory */
 };
 
 static struct node *by_number(struct agent *a, uint32_t number)
@@ -41,6 +44,71 @@ struct channel *nodes_channel(struct agent *a, uint32_t number)
 	struct node *n = by_number(a, number);
 
 	return n && n->up ? n->out : NULL;
+}
+
+unsigned int nodes_connected(struct agent *a, const char **missing)
+{
+	unsigned int n = 0;
+
+	*missing = NULL;
+	for (unsigned int i = 0; i < a->config.n_nodes; i++) {
+		const struct node *node = &a->nodes[i];
+
+		if (node->up)
+			n++;
+		else if (node->config != a->config.self)
+			*missing = node->config->name;
+	}
+	return n;
+}
+
+void nodes_know(struct agent *a, uint32_t node, const ProtobufCBinaryData *uuids, size_t count)
+{
+	struct node *n = by_number(a, node);
+	size_t room = n->n_known > KNOWN_MAX ? 0 : KNOWN_MAX - n->n_known;
+	void *grown = count <= room ?
+			      realloc(n->known, (n->n_known + count) * sizeof(*n->known) + 1) :
+			      NULL;
+
+	if (!grown) { /* then its list is not whole, and nothing follows from it */
+		n->n_known = KNOWN_MAX + 1;
+		return;
+	}
+	n->known = grown;
+	for (size_t i = 0; i < count; i++)
+		if (uuids[i].len == 16)
+			memcpy(n->known[n->n_known++], uuids[i].data, 16);
+}
+
+static int by_octets(const void *a, const void *b)
+{
+	return memcmp(a, b, 16);
+}
+
+bool nodes_known_whole(struct agent *a, uint32_t node)
+{
+	struct node *n = by_number(a, node);
+
+	if (n->n_known > KNOWN_MAX)
+		return false;
+	qsort(n->known, n->n_known, sizeof(*n->known), by_octets);
+	return true;
+}
+
+bool nodes_knows(struct agent *a, uint32_t node, const uint8_t uuid[16])
+{
+	const struct node *n = by_number(a, node);
+
+	return bsearch(uuid, n->known, n->n_known, sizeof(*n->known), by_octets);
+}
+
+void nodes_forget_known(struct agent *a, uint32_t node)
+{
+	struct node *n = by_number(a, node);
+
+	free(n->known);
+	n->known = NULL;
+	n->n_known = 0;
 }
 
 const uint8_t *nodes_boot(struct agent *a, uint32_t number)

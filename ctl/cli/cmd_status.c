@@ -11,25 +11,22 @@ static int count_service(const struct ferry_service_key *key, uint32_t hop, void
 	return 0;
 }
 
-/* The agent's pid, 0 where none answers. */
-static int agent_pid(struct cli *c)
+/* What the agent says of itself, NULL where none answers. */
+static json_t *ask_agent(struct cli *c)
 {
 	struct cli quiet = *c;
 	json_t *answer = NULL;
-	int pid = 0;
 
 	quiet.quiet = true;
-	if (!cli_ask(&quiet, json_pack("{s:s}", "command", "ping"), 1000, &answer))
-		pid = (int)json_integer_value(json_object_get(answer, "pid"));
-	json_decref(answer);
-	return pid;
+	return cli_ask(&quiet, json_pack("{s:s}", "command", "ping"), 1000, &answer) ? NULL : answer;
 }
 
 int cmd_status(struct cli *c, int argc, char **argv)
 {
-	int states[FERRY_STATES] = {}, services = 0, nodes = 0, resolved = 0, pid;
-	json_t *units;
-	const char *verdict;
+	int states[FERRY_STATES] = {}, services = 0, nodes = 0, resolved = 0;
+	char verdict[96] = "OK";
+	json_t *units, *agent;
+	const char *missing;
 	int r = argc ? cli_error(c, EXIT_USAGE, "usage", "no argument is wanted: %s", argv[0]) :
 		       cli_view(c);
 
@@ -46,20 +43,28 @@ int cmd_status(struct cli *c, int argc, char **argv)
 		resolved += c->view.nexthops[i].live != 0;
 	}
 	dataplane_services(&c->view, count_service, &services);
-	pid = agent_pid(c);
-	verdict = !pid ? "DEGRADED: no agent answers, nothing can move" :
-		  resolved < nodes ? "DEGRADED: a node is not resolved" :
-				     "OK";
+	agent = ask_agent(c);
+	missing = json_string_value(json_object_get(agent, "missing"));
+	if (!agent)
+		snprintf(verdict, sizeof(verdict), "DEGRADED: no agent answers, nothing can move");
+	else if (resolved < nodes)
+		snprintf(verdict, sizeof(verdict), "DEGRADED: a node is not resolved");
+	else if (missing)
+		snprintf(verdict, sizeof(verdict), "DEGRADED: no connection to the agent of %s",
+			 missing);
 	units = json_object();
 	for (int i = 1; i < FERRY_STATES; i++)
 		json_object_set_new(units, state_name((uint32_t)i), json_integer(states[i]));
-	r = pid && resolved == nodes ? EXIT_OK : EXIT_DEGRADED;
+	r = strcmp(verdict, "OK") ? EXIT_DEGRADED : EXIT_OK;
 	cli_print(c,
-		  json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "verdict",
+		  json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "verdict",
 			    verdict, "node", c->node, "number", (int)c->view.control.node, "agent",
-			    pid, "nodes", nodes, "resolved", resolved, "services", services,
+			    (int)json_integer_value(json_object_get(agent, "pid")), "connected",
+			    (int)json_integer_value(json_object_get(agent, "connected")), "nodes",
+			    nodes, "resolved", resolved, "services", services,
 			    "flows", (int)(c->view.flows.used4 + c->view.flows.used6), "local",
 			    states[FERRY_LOCAL], "remote", states[FERRY_REMOTE], "units", units),
 		  NULL, NULL, 0);
+	json_decref(agent);
 	return r;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Telling every node where a unit lives, and hearing it. The origin tells from the flip on, the
- * owner from its LOCAL on and again to each node that connects later. An ingress makes entries;
- * any other node that holds nothing of the unit has nothing to learn.
+ * owner from its LOCAL on and again to each node that connects later, with the list of all that its
+ * tables know, so that who was not there hears of ends, too. An ingress makes entries; any other node
+ * that holds nothing of the unit has nothing to learn.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,6 +12,8 @@
 #include "base/util.h"
 #include "move/image.h"
 #include "move/move.h"
+
+#define KNOWN_CHUNK 1024 /* uuids a message */
 
 static const uint8_t no_move[16];
 
@@ -60,17 +63,73 @@ void converge_forget(struct agent *a, const uint8_t uuid[16], uint32_t epoch)
 	nodes_tell(a, MSG_FORGET, &m, 0, 0);
 }
 
+static void send_known(struct channel *c, ProtobufCBinaryData *uuids, size_t n, bool last)
+{
+	Peer__Move m;
+
+	address(&m, no_move);
+	m.known = uuids;
+	m.n_known = n;
+	m.last = last;
+	channel_send(c, MSG_KNOWS, &m, NULL, 0);
+}
+
+/* Every unit in the tables, whatever its state: who holds an entry that names us for a unit that
+ * is not among them has missed its end. */
+static void tell_known(struct agent *a, struct channel *c)
+{
+	ProtobufCBinaryData uuids[KNOWN_CHUNK];
+	size_t n = 0;
+
+	for (uint32_t i = 1; i < a->dp.control.units; i++) {
+		if (FERRY_WORD_STATE(unit_word(&a->dp, i)) == FERRY_FREE)
+			continue;
+		uuids[n++] = (ProtobufCBinaryData){ 16, unit_record(&a->dp, i)->uuid };
+		if (n == KNOWN_CHUNK) {
+			send_known(c, uuids, n, false);
+			n = 0;
+		}
+	}
+	send_known(c, uuids, n, true);
+}
+
 void converge_node(struct agent *a, uint32_t node)
 {
 	struct channel *c = nodes_channel(a, node);
 
-	for (struct unit *u = a->units; c && u; u = u->next) {
+	if (!c)
+		return;
+	for (struct unit *u = a->units; u; u = u->next) {
 		uint64_t word = unit_word(&a->dp, u->index);
 
 		if (u->moved && FERRY_WORD_STATE(word) == FERRY_LOCAL)
 			learn(a, u->uuid, u->flows, u->count, FERRY_WORD_EPOCH(word),
 			      a->config.self->number, 0, c);
 	}
+	tell_known(a, c);
+}
+
+/* The node's list is whole: entries that send to it, of units that it does not know, have missed
+ * their end. What is in a move here is left to it. */
+static void sweep(struct agent *a, uint32_t node)
+{
+	uint32_t units = nodes_known_whole(a, node) ? a->dp.control.units : 0;
+
+	for (uint32_t i = 1; i < units; i++) {
+		uint64_t word = unit_word(&a->dp, i);
+
+		if (FERRY_WORD_STATE(word) == FERRY_REMOTE && FERRY_WORD_HOP(word) == node &&
+		    !unit_by_index(a, i) && !nodes_knows(a, node, unit_record(&a->dp, i)->uuid))
+			unit_drop(a, i);
+	}
+	nodes_forget_known(a, node);
+}
+
+void converge_on_knows(struct agent *a, uint32_t node, const Peer__Move *m)
+{
+	nodes_know(a, node, m->known, m->n_known);
+	if (m->last)
+		sweep(a, node);
 }
 
 /* An ingress that holds nothing of the unit yet. */

@@ -156,6 +156,9 @@ void move_message(struct agent *a, struct channel *c, uint32_t node, enum messag
 	case MSG_FORGET:
 		converge_on_forget(a, msg);
 		break;
+	case MSG_KNOWS:
+		converge_on_knows(a, node, msg);
+		break;
 	default:
 		to_origin(a, node, type, msg);
 	}

@@ -65,5 +65,6 @@ void converge_forget(struct agent *a, const uint8_t uuid[16], uint32_t epoch);
 void converge_node(struct agent *a, uint32_t node);
 void converge_learn(struct agent *a, const Peer__Move *m);
 void converge_on_forget(struct agent *a, const Peer__Move *m);
+void converge_on_knows(struct agent *a, uint32_t node, const Peer__Move *m);
 
 #endif

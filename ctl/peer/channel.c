@@ -41,6 +41,7 @@ static const char *const names[MSG_TYPES] = {
 	[MSG_PREPARE] = "prepare", [MSG_PREPARED] = "prepared",   [MSG_FLIPPED] = "flipped",
 	[MSG_DONE] = "done",       [MSG_ABORT] = "abort",         [MSG_REFUSED] = "refused",
 	[MSG_QUERY] = "query",     [MSG_LEARN] = "learn",         [MSG_FORGET] = "forget",
+	[MSG_KNOWS] = "knows",
 };
 
 const char *message_name(enum message type)

@@ -33,6 +33,7 @@ enum message {
 	MSG_QUERY,     /* destination in doubt: flipped or not? */
 	MSG_LEARN,     /* owner or origin: this unit lives there, from this epoch on */
 	MSG_FORGET,    /* owner: this unit has ended */
+	MSG_KNOWS,     /* to a node that has connected: every unit in my tables, by uuid */
 	MSG_TYPES
 };
 
