@@ -15,7 +15,7 @@ Steps:
     its entries, until its next agent hears from the nodes what they know; then no node holds a
     unit or a flow any more
 """
-from fleet import Fleet
+from fleet import on_fleet
 from net import BUILD, Failure, run, wait_for
 from probe import Client, server
 from wire import FLAGGED, Capture, closes
@@ -104,8 +104,4 @@ def test(fleet):
 
 
 def main():
-    fleet = Fleet()
-    try:
-        return test(fleet)
-    finally:
-        fleet.close()
+    return on_fleet(test)

@@ -12,7 +12,7 @@ Steps:
 import json
 import subprocess
 
-from fleet import Fleet
+from fleet import on_fleet
 from net import BUILD, VIP
 from probe import Client, server
 
@@ -119,8 +119,4 @@ def test(fleet):
 
 
 def main():
-    fleet = Fleet()
-    try:
-        return test(fleet)
-    finally:
-        fleet.close()
+    return on_fleet(test)

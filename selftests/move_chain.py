@@ -13,7 +13,7 @@ Steps:
  4. node A's agent is killed, A's namespace deleted; every stream goes on
  5. the clients end politely: every message of both directions is accounted for
 """
-from fleet import Fleet
+from fleet import on_fleet
 from net import Failure, wait_for
 from probe import Client, percentiles, server, settle, stalls
 from wire import FLAGGED, Capture, Wires, closes, counters, migrations
@@ -132,8 +132,4 @@ def test(fleet):
 
 
 def main():
-    fleet = Fleet()
-    try:
-        return test(fleet)
-    finally:
-        fleet.close()
+    return on_fleet(test)

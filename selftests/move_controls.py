@@ -160,7 +160,7 @@ CONTROLS = {
 }
 
 
-def on_fleet(a, b, argv, work, symptom=None, attempts=1):
+def on_scenes(a, b, argv, work, symptom=None, attempts=1):
     """Runs work on a fleet of its own, over IPv4 and then over IPv6, each until the symptom shows
     or attempts are used up."""
     fleet = Fleet(faults={host: f for host, f in (("a", a), ("b", b)) if f})
@@ -185,14 +185,14 @@ def on_fleet(a, b, argv, work, symptom=None, attempts=1):
 
 
 def control(name, a, b, argv, work, expected, symptom):
-    seen = on_fleet(a, b, argv, work, symptom, ATTEMPTS.get(name, 1))
+    seen = on_scenes(a, b, argv, work, symptom, ATTEMPTS.get(name, 1))
     return {"expected": expected, "seen": seen, "ok": all(symptom(s) for s in seen.values())}
 
 
 def baseline():
     """Nothing taken out: a write in the freeze is answered, a download goes on."""
-    write = on_fleet("hold-ms=60", "", (), write_in_freeze)
-    stream = on_fleet("hold-ms=60", "", PACED, stream_in_freeze)
+    write = on_scenes("hold-ms=60", "", (), write_in_freeze)
+    stream = on_scenes("hold-ms=60", "", PACED, stream_in_freeze)
     ok = (all(s["moved"] and s["came"] == "answer" and not s["rst"] for s in write.values()) and
           all(s["moved"] and s["silence_s"] < 1.0 and not s["broken"] and
               s["packets_after_fence"]["b"] > 0 for s in stream.values()))

@@ -14,7 +14,7 @@ import json
 import subprocess
 import time
 
-from fleet import HTTP_PORT, Fleet
+from fleet import HTTP_PORT, on_fleet
 from net import BUILD, VIP, Failure, wait_for
 from probe import http_server, percentiles, settle
 from wire import ACK, FROM_SERVICE, SYN, Capture, Wires, closes, migrations
@@ -110,8 +110,4 @@ def test(fleet):
 
 
 def main():
-    fleet = Fleet()
-    try:
-        return test(fleet)
-    finally:
-        fleet.close()
+    return on_fleet(test)

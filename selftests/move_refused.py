@@ -11,7 +11,7 @@ Steps:
 """
 import socket
 
-from fleet import PORT, Fleet
+from fleet import PORT, on_fleet
 from net import FABRIC, VIP, wait_for
 from peer import inside
 from probe import Client, server
@@ -130,8 +130,4 @@ def test(fleet):
 
 
 def main():
-    fleet = Fleet()
-    try:
-        return test(fleet)
-    finally:
-        fleet.close()
+    return on_fleet(test)

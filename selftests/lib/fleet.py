@@ -125,3 +125,12 @@ class Fleet(Net):
                 else:  # the devices went with their namespace
                     run(*detach)
         super().close()
+
+
+def on_fleet(test, **kw):
+    """test(fleet) on a fleet that is taken away whatever happens."""
+    fleet = Fleet(**kw)
+    try:
+        return test(fleet)
+    finally:
+        fleet.close()

@@ -7,6 +7,7 @@
  * Invariant: conn_go() leaves the watch as the connection's state wants it; nothing else sets it.
  */
 #include "client.h"
+#include "stream_io.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -16,8 +17,6 @@
 
 #define READ_SIZE 65536u
 #define READS_A_ROUND 4
-#define MESSAGES_A_ROUND 16
-#define LATE_MAX (100 * NSEC_PER_MSEC)
 
 void conn_sample_info(struct conn *c)
 {
@@ -152,8 +151,9 @@ static int make_hello(struct conn *c, uint64_t now)
 }
 
 /* Makes the next message if one may be sent now. 0, or -EAGAIN: none. */
-static int make_next(struct conn *c, uint64_t now)
+static int make_next(void *arg, uint64_t now)
 {
+	struct conn *c = arg;
 	const struct client *cl = c->client;
 
 	if (c->state != STREAMING)
@@ -162,36 +162,9 @@ static int make_next(struct conn *c, uint64_t now)
 		c->state = ENDING;
 		return stream_tx_control(&c->tx, STREAM_END, NULL, 0, now, c->rx.newest);
 	}
-	if (cl->idle || (cl->rate && now < c->due))
+	if (cl->idle || !stream_is_due(&c->due, cl->rate, now))
 		return -EAGAIN;
-	if (cl->rate) {
-		c->due += NSEC_PER_SEC / cl->rate;
-		if (c->due + LATE_MAX < now)
-			c->due = now - LATE_MAX;
-	}
 	return stream_tx_data(&c->tx, now, c->rx.newest);
-}
-
-/* 0: nothing more to send now; -EAGAIN: the socket is full, or others should have their turn. */
-static int transmit(struct conn *c, uint64_t now)
-{
-	for (int i = 0; i < MESSAGES_A_ROUND; i++) {
-		if (!stream_tx_left(&c->tx)) {
-			int err = make_next(c, now);
-
-			if (err)
-				return err == -EAGAIN ? 0 : err;
-		}
-		while (stream_tx_left(&c->tx)) {
-			ssize_t n = send(c->source.fd, stream_tx_at(&c->tx), stream_tx_left(&c->tx),
-					 MSG_NOSIGNAL);
-
-			if (n < 0)
-				return -errno;
-			stream_tx_advance(&c->tx, (size_t)n);
-		}
-	}
-	return -EAGAIN;
 }
 
 void conn_go(struct conn *c, uint64_t now)
@@ -202,7 +175,7 @@ void conn_go(struct conn *c, uint64_t now)
 	if (c->source.fd < 0 || c->state == CONNECTING)
 		return;
 	if (!c->error)
-		err = transmit(c, now);
+		err = stream_send(c->source.fd, &c->tx, make_next, c, now);
 	if (err == -EAGAIN)
 		events = EPOLLOUT;
 	else if (err)

@@ -8,6 +8,7 @@
  * closed; nothing else sets the watch.
  */
 #include "server.h"
+#include "stream_io.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -17,11 +18,8 @@
 
 #define READ_SIZE 65536u
 #define READS_A_ROUND 4
-#define MESSAGES_A_ROUND 16
 /* With --idle: so many answers owed, and no more is read. */
 #define OWED_MAX 64
-/* What a blocked sender may catch up with. */
-#define LATE_MAX (100 * NSEC_PER_MSEC)
 
 static void got_message(const struct stream_header *h, const uint8_t *payload, void *arg)
 {
@@ -87,8 +85,9 @@ static int make_end(struct conn *c, uint64_t now)
 }
 
 /* Makes the next message if one may be sent now. 0, or -EAGAIN: none. */
-static int make_next(struct conn *c, uint64_t now)
+static int make_next(void *arg, uint64_t now)
 {
+	struct conn *c = arg;
 	const struct server *s = c->server;
 
 	if (c->complete_due) {
@@ -110,36 +109,9 @@ static int make_next(struct conn *c, uint64_t now)
 		c->streaming = 0;
 		return make_end(c, now);
 	}
-	if (s->idle || (s->rate && now < c->due))
+	if (s->idle || !stream_is_due(&c->due, s->rate, now))
 		return -EAGAIN;
-	if (s->rate) {
-		c->due += NSEC_PER_SEC / s->rate;
-		if (c->due + LATE_MAX < now)
-			c->due = now - LATE_MAX;
-	}
 	return stream_tx_data(&c->tx, now, c->rx.newest);
-}
-
-/* 0: nothing more to send now; -EAGAIN: the socket is full, or others should have their turn. */
-static int transmit(struct conn *c, uint64_t now)
-{
-	for (int i = 0; i < MESSAGES_A_ROUND; i++) {
-		if (!stream_tx_left(&c->tx)) {
-			int err = make_next(c, now);
-
-			if (err)
-				return err == -EAGAIN ? 0 : err;
-		}
-		while (stream_tx_left(&c->tx)) {
-			ssize_t n = send(c->source.fd, stream_tx_at(&c->tx), stream_tx_left(&c->tx),
-					 MSG_NOSIGNAL);
-
-			if (n < 0)
-				return -errno;
-			stream_tx_advance(&c->tx, (size_t)n);
-		}
-	}
-	return -EAGAIN;
 }
 
 void conn_go(struct conn *c, uint64_t now)
@@ -149,7 +121,7 @@ void conn_go(struct conn *c, uint64_t now)
 
 	if (c->source.fd < 0)
 		return;
-	err = transmit(c, now);
+	err = stream_send(c->source.fd, &c->tx, make_next, c, now);
 	if (err && err != -EAGAIN) {
 		/* Whoever reads next learns that it is over. */
 		c->send_error = -err;
