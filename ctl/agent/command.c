@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include "agent/app.h"
@@ -67,16 +68,31 @@ void command_moved(int fd, const struct move *m, const char *failure, const char
 			     (json_int_t)m->local_ns));
 }
 
+/* For a person who asks the wrong node. */
+static const char *whereabouts(struct agent *a, const uint8_t uuid[16], char *text, size_t size)
+{
+	uint32_t index = unit_by_uuid(&a->dp, uuid);
+	uint64_t word = index ? unit_word(&a->dp, index) : 0;
+	const struct config_node *n = config_node_by_number(&a->config, FERRY_WORD_HOP(word));
+
+	if (index && FERRY_WORD_STATE(word) == FERRY_REMOTE && n)
+		snprintf(text, size, "it lives on node %s: ask there", n->name);
+	else
+		snprintf(text, size, "not in the tables of node %s", a->config.self->name);
+	return text;
+}
+
 static void run_move(struct agent *a, int fd, const char *unit, const char *to)
 {
 	const struct config_node *node = config_node_by_name(&a->config, to);
 	const char *refusal;
-	uint8_t uuid[16];
+	uint8_t uuid[16] = {};
 	struct unit *u;
+	char where[96];
 
 	u = uuid_parse_text(unit, uuid) ? NULL : unit_find(a, uuid);
 	if (!u || !u->app)
-		failed(fd, "no-such-unit", unit);
+		failed(fd, "no-such-unit", whereabouts(a, uuid, where, sizeof(where)));
 	else if (!node)
 		failed(fd, "no-such-node", to);
 	else if (move_start(a, u, node->number, fd, &refusal))

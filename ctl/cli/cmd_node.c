@@ -3,8 +3,22 @@
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <ferry/wire.h>
 #include "cli/cli.h"
+
+/* The device by that number here, where it is the one that the header was made for. */
+static bool is_here(const struct ferry_template *t, char device[IF_NAMESIZE])
+{
+	_cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq r = {};
+
+	if (fd < 0 || !if_indextoname(t->ifindex, device))
+		return false;
+	memcpy(r.ifr_name, device, IF_NAMESIZE);
+	return !ioctl(fd, SIOCGIFHWADDR, &r) && !memcmp(r.ifr_hwaddr.sa_data, t->header + 6, 6);
+}
 
 static json_t *node(struct cli *c, uint32_t number)
 {
@@ -15,7 +29,7 @@ static json_t *node(struct cli *c, uint32_t number)
 	char text[ADDR_TEXT], device[IF_NAMESIZE] = "";
 
 	memcpy(v4 ? addr + 12 : addr, t->header + 14 + (v4 ? 16 : 24), v4 ? 4 : 16);
-	if (t->ifindex && !if_indextoname(t->ifindex, device)) /* of another namespace */
+	if (t->ifindex && !is_here(t, device)) /* of another namespace */
 		snprintf(device, sizeof(device), "#%u", t->ifindex);
 	return json_pack("{s:i, s:b, s:s, s:s, s:i, s:i}", "number", (int)number, "resolved",
 			 nh->live != 0, "address", t->length ? addr_text(addr, text) : "", "device", device, "mtu",

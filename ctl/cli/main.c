@@ -72,7 +72,8 @@ int main(int argc, char **argv)
 		case 'h':
 			return usage(stdout, EXIT_OK);
 		default:
-			return usage(stderr, EXIT_USAGE);
+			return c.json ? cli_error(&c, EXIT_USAGE, "usage", "no such option") :
+					usage(stderr, EXIT_USAGE);
 		}
 	}
 	if (optind < argc && !strcmp(argv[argc - 1], "-j")) { /* there, too */

@@ -182,6 +182,8 @@ static int libbpf_quiet(enum libbpf_print_level level, const char *format, va_li
 		return 0;
 	vsnprintf(line, sizeof(line), format, args);
 	line[strcspn(line, "\n")] = 0;
+	if (strstr(line, "Exclusivity flag on")) /* clsact is there already, which is no trouble */
+		return 0;
 	log_warning("%s", line);
 	return 0;
 }

@@ -34,11 +34,6 @@ int rtnl_open(struct rtnl *n)
 	return 0;
 }
 
-void rtnl_close(struct rtnl *n)
-{
-	close_fd(&n->fd);
-}
-
 int rtnl_monitor(void)
 {
 	struct sockaddr_nl local = {
@@ -169,7 +164,6 @@ static int on_link(const struct nlmsghdr *h, void *arg)
 	struct rtnl_link *l = arg;
 	const struct nlattr *a, *k;
 
-	l->up = info->ifi_flags & IFF_UP;
 	mnl_attr_for_each(a, h, sizeof(*info)) {
 		if (mnl_attr_get_type(a) == IFLA_ADDRESS && mnl_attr_get_payload_len(a) == 6)
 			memcpy(l->mac, mnl_attr_get_payload(a), 6);

@@ -16,7 +16,6 @@ struct rtnl {
 };
 
 int rtnl_open(struct rtnl *n);
-void rtnl_close(struct rtnl *n);
 /* A socket that becomes readable when a link, neighbour or route changes. -errno on failure. */
 int rtnl_monitor(void);
 
@@ -33,7 +32,6 @@ int rtnl_route(struct rtnl *n, const uint8_t to[16], struct rtnl_route *route);
 struct rtnl_link {
 	uint8_t mac[6];
 	uint32_t mtu;
-	bool up;
 	bool veth;
 };
 int rtnl_link(struct rtnl *n, uint32_t ifindex, struct rtnl_link *link);

@@ -36,19 +36,6 @@ struct channel {
 	size_t out_queued;
 };
 
-static const char *const names[MSG_TYPES] = {
-	[MSG_HELLO] = "hello",     [MSG_PREFLIGHT] = "preflight", [MSG_READY] = "ready",
-	[MSG_PREPARE] = "prepare", [MSG_PREPARED] = "prepared",   [MSG_FLIPPED] = "flipped",
-	[MSG_DONE] = "done",       [MSG_ABORT] = "abort",         [MSG_REFUSED] = "refused",
-	[MSG_QUERY] = "query",     [MSG_LEARN] = "learn",         [MSG_FORGET] = "forget",
-	[MSG_KNOWS] = "knows",
-};
-
-const char *message_name(enum message type)
-{
-	return type < MSG_TYPES && names[type] ? names[type] : "unknown";
-}
-
 static void release(struct channel *c)
 {
 	sd_event_source_disable_unref(c->source);

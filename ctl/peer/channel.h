@@ -73,6 +73,5 @@ int channel_send(struct channel *c, enum message type, const Peer__Move *m,
 /* The caller's, for its own use. */
 void channel_set_data(struct channel *c, void *data);
 void *channel_data(const struct channel *c);
-const char *message_name(enum message type);
 
 #endif

@@ -51,16 +51,16 @@ enum ferry_role {
 struct ferry_record {
 	__u8 uuid[16];
 	__u8 move_id[16];   /* random per attempt */
-	__u8 peer_boot[16]; /* the peer's boot id */
-	__u64 deadline;
+	__u8 peer_boot[16]; /* the peer's boot id; not read yet */
+	__u64 deadline;     /* of a park; not read yet */
 	__u64 app;    /* the application's pid, namespaced as the agent sees it */
 	__u64 netns;  /* cookie of the namespace of its sockets */
-	__u64 parked; /* datapath: packets parked */
+	__u64 parked; /* datapath: packets parked; none yet */
 	__u64 lost;   /* datapath: packets lost in freeze */
 	__u32 newer;  /* datapath: newest stamp seen above the word's epoch; 0 none */
 	__u32 attempt; /* epoch of the attempt */
 	__u32 flows;
-	__u32 park_limit; /* frames */
+	__u32 park_limit; /* frames; not set yet */
 	__u16 peer;       /* node number */
 	__u8 role;
 	__u8 pad[21];
