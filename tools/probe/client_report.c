@@ -268,7 +268,8 @@ int report(struct client *c, enum report_kind kind)
 	fclose(f);
 	fputs(text, stdout);
 	fflush(stdout);
-	if (c->report)
+	/* not while it measures: a file system may let it wait for seconds */
+	if (c->report && kind == REPORT_FINAL)
 		write_file(c, text);
 	free(text);
 	return tcp_ok && udp_ok;
