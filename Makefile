@@ -21,7 +21,8 @@ PKGS := libbpf libsystemd jansson libmnl libprotobuf-c
 CPPFLAGS := -Iinclude -Ictl -Ibuild/gen -Ibuild/bpf -D_GNU_SOURCE
 CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC \
 	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize=alignment \
-	-fno-sanitize-recover=undefined) $(EXTRA_CFLAGS)
+	-fno-sanitize-recover=undefined) \
+	$(if $(findstring clang,$(CC)),-Wno-gnu-variable-sized-type-not-at-end) $(EXTRA_CFLAGS)
 BPF_CFLAGS = -g -O2 -target bpf -mcpu=v3 -Wall -Wextra -Werror \
 	-I/usr/include/$(shell $(CC) -print-multiarch) -Iinclude
 PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -linih
