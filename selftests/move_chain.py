@@ -121,9 +121,10 @@ def test(fleet):
     result = figures(rows, wires)
     result.update(udp_figures(rows, frozen))
     result.update(fin=fin, rst=rst, retransmits=sum(k["retransmits"] for k in kernel),
-                  rto=sum(k["rto"] for k in kernel))
+                  rto=sum(k["rto"] for k in kernel),
+                  no_route=sum(k["no_route"] for k in kernel[:2]))
     zeros = ("lost", "duplicated", "reordered", "crc_errors", "reconnects", "fin", "rst",
-             "udp_lost")
+             "udp_lost", "no_route")
     result["ok"] = (result["migrated"] == result["moves"] >= 22 and
                     all(result[key] == 0 for key in zeros) and result["messages"] > 0 and
                     all(row.report["tcp_ok"] for row in rows) and

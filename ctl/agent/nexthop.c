@@ -9,6 +9,7 @@
 #include "agent/agent.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "move/move.h"
 
 #define REFRESH_US 1000000
 #define SETTLE_US 20000
@@ -66,9 +67,12 @@ static void refresh(struct agent *a)
 
 static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
 {
+	bool frozen = moves_frozen(arg); /* netlink may let us wait */
+
 	(void)usec;
-	refresh(arg);
-	sd_event_source_set_time_relative(s, REFRESH_US);
+	if (!frozen)
+		refresh(arg);
+	sd_event_source_set_time_relative(s, frozen ? SETTLE_US : REFRESH_US);
 	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }
 

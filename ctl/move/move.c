@@ -18,7 +18,7 @@
 
 const struct stage stages[STAGE_COUNT] = {
 	[STAGE_BORROW] = { "borrow", 1000, origin_borrow, 0, NULL, "app-gone" },
-	[STAGE_PREFLIGHT] = { "preflight", 3000, origin_preflight, MSG_PREFLIGHT,
+	[STAGE_PREFLIGHT] = { "preflight", 10000, origin_preflight, MSG_PREFLIGHT,
 			      destination_preflight, "timeout" },
 	[STAGE_QUIESCE] = { "quiesce", 5000, origin_quiesce, 0, NULL, "app-not-quiescent" },
 	[STAGE_FENCE] = { "fence", 0, origin_fence, 0, NULL, NULL },
@@ -299,6 +299,14 @@ void moves_stop(struct agent *a)
 		move_refuse(m, "agent-stopping", "%s", "");
 		move_fail(m);
 	}
+}
+
+bool moves_frozen(const struct agent *a)
+{
+	for (const struct move *m = a->moves; m; m = m->next)
+		if (m->prepared || (m->fenced && !m->local_ns))
+			return true;
+	return false;
 }
 
 void move_node_up(struct agent *a, uint32_t node)

@@ -110,6 +110,9 @@ void move_address(const struct move *m, Peer__Move *msg);
 int move_send(struct move *m, enum message type);
 struct move *move_by_request(struct agent *a, uint32_t request);
 
+/* Whether a unit is frozen here: nothing that may wait is begun meanwhile. */
+bool moves_frozen(const struct agent *a);
+
 /* What others tell moves; messages: dispatch.c. */
 void move_message(struct agent *a, struct channel *c, uint32_t node, enum message type,
 		  const Peer__Move *msg, const uint8_t *trailer, uint32_t size);

@@ -17,13 +17,14 @@
 
 #define OUR_PROTO 0x46
 #define TRIES 20
+#define WAIT_S 5 /* others may hold the lock of all of rtnetlink */
 #ifndef IFA_PROTO
 #define IFA_PROTO 11 /* linux/if_addr.h since 5.18 */
 #endif
 
 int rtnl_open(struct rtnl *n)
 {
-	struct timeval wait = { .tv_sec = 2 };
+	struct timeval wait = { .tv_sec = WAIT_S };
 	struct sockaddr_nl local = { .nl_family = AF_NETLINK };
 
 	n->seq = 0;
@@ -309,6 +310,30 @@ static int change_address(struct rtnl *n, uint16_t type, uint16_t flags, const u
 	return talk(n, h, NULL, NULL);
 }
 
+/* The local route of an IPv6 address comes from a work queue (net/ipv6/addrconf.c,
+ * addrconf_dad_start), under load seconds after the address: until then its packets have no route.
+ * This one is there when the answer is. 0 where there is nothing to do. */
+static int change_route(struct rtnl *n, uint16_t type, uint16_t flags, const uint8_t addr[16])
+{
+	char buf[MNL_NLMSG_HDRLEN + 256] = {};
+	struct nlmsghdr *h = begin(buf, type, NLM_F_ACK | flags);
+	struct rtmsg *rt = mnl_nlmsg_put_extra_header(h, sizeof(*rt));
+	int r;
+
+	if (addr_is_v4(addr))
+		return 0;
+	rt->rtm_family = AF_INET6;
+	rt->rtm_dst_len = 128;
+	rt->rtm_table = RT_TABLE_LOCAL;
+	rt->rtm_type = RTN_LOCAL;
+	rt->rtm_scope = RT_SCOPE_UNIVERSE;
+	rt->rtm_protocol = OUR_PROTO;
+	put_addr(h, RTA_DST, addr);
+	mnl_attr_put_u32(h, RTA_OIF, if_nametoindex("lo"));
+	r = talk(n, h, NULL, NULL);
+	return r == -EEXIST || r == -ESRCH ? 0 : r;
+}
+
 int rtnl_deliver(struct rtnl *n, const uint8_t addr[16])
 {
 	bool ours, others;
@@ -316,7 +341,10 @@ int rtnl_deliver(struct rtnl *n, const uint8_t addr[16])
 
 	if (r || ours)
 		return r;
-	return others ? -EEXIST : change_address(n, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, addr);
+	if (others)
+		return -EEXIST;
+	r = change_address(n, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, addr);
+	return r ? r : change_route(n, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, addr);
 }
 
 int rtnl_withdraw(struct rtnl *n, const uint8_t addr[16])
@@ -324,5 +352,8 @@ int rtnl_withdraw(struct rtnl *n, const uint8_t addr[16])
 	bool ours, others;
 	int r = rtnl_address(n, addr, &ours, &others);
 
-	return r || !ours ? r : change_address(n, RTM_DELADDR, 0, addr);
+	if (r || !ours)
+		return r;
+	r = change_address(n, RTM_DELADDR, 0, addr);
+	return r ? r : change_route(n, RTM_DELROUTE, 0, addr);
 }

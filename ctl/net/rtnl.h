@@ -2,7 +2,7 @@
 /*
  * rtnetlink, the one module that speaks it: routes, neighbours, links, and addresses made
  * deliverable on lo. Works in the network namespace it was opened in. Addresses are 16 octets,
- * IPv4 v4-mapped. All calls answer within 2 seconds or fail with -ETIMEDOUT.
+ * IPv4 v4-mapped. All calls answer within 5 seconds or fail with -ETIMEDOUT.
  */
 #ifndef RTNL_H
 #define RTNL_H

@@ -139,7 +139,8 @@ def migrations(runs, origin, moves):
 
 
 def counters(net, host):
-    """The kernel's TCP counters of a namespace: retransmitted segments, timeouts, checksum errors."""
+    """The kernel's TCP counters of a namespace: packets without a route, retransmitted
+    segments, timeouts, checksum errors."""
     rows = {}
     for path in ("/proc/net/snmp", "/proc/net/netstat"):
         lines = net.at(host, "cat", path).stdout.splitlines()
@@ -147,7 +148,10 @@ def counters(net, host):
             prefix = names.split(":")[0]
             for name, value in zip(names.split()[1:], values.split()[1:]):
                 rows[f"{prefix}.{name}"] = int(value)
-    return {"retransmits": rows["Tcp.RetransSegs"], "rto": rows["TcpExt.TCPTimeouts"],
+    for line in net.at(host, "cat", "/proc/net/snmp6").stdout.splitlines():
+        name, value = line.split()
+        rows[name] = int(value)
+    return {"no_route": rows["Ip6InNoRoutes"] + rows["Ip.InAddrErrors"], "retransmits": rows["Tcp.RetransSegs"], "rto": rows["TcpExt.TCPTimeouts"],
             "checksum": rows["Tcp.InCsumErrors"]}
 
 
