@@ -115,16 +115,21 @@ class Fleet(Net):
         self.processes.remove(p)
 
     def close(self):
-        for host in list(self.agents):
-            self.stop(self.agents.pop(host))
-        for host in ("a", "b", "i"):
-            if os.path.isdir(f"/sys/fs/bpf/ferry/{self.name(host)}"):
-                detach = (f"{BUILD}/ferryd", "--node", self.name(host), "--detach")
-                if host in self.spaces:
-                    self.at(host, *detach)
-                else:  # the devices went with their namespace
-                    run(*detach)
-        super().close()
+        try:
+            for host in list(self.agents):
+                self.stop(self.agents.pop(host))
+            for host in ("a", "b", "i"):
+                if os.path.isdir(f"/sys/fs/bpf/ferry/{self.name(host)}"):
+                    self.detach(host)
+        finally:
+            super().close()
+
+    def detach(self, host):
+        argv = (f"{BUILD}/ferryd", "--node", self.name(host), "--detach")
+        if host in self.spaces:
+            self.at(host, *argv)
+        else:  # the devices went with their namespace
+            run(*argv)
 
 
 def on_fleet(test, **kw):

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -133,8 +134,8 @@ class Net:
         return self
 
     def delete(self, host):
-        run("ip", "netns", "del", self.ns(host))
         self.spaces.remove(host)
+        run("ip", "netns", "del", self.ns(host), timeout=60)
 
     def received(self, device):
         """Packets that came into the switch by this port."""
@@ -145,7 +146,10 @@ class Net:
         for p in list(self.processes):
             self.stop(p)
         for host in list(self.spaces):
-            self.delete(host)
+            try:
+                self.delete(host)
+            except (Failure, subprocess.TimeoutExpired) as e:
+                print(f"cannot delete {self.ns(host)}: {e}", file=sys.stderr)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
