@@ -103,12 +103,13 @@ def percentiles(values):
             "max": round(rows[-1], 3)}
 
 
-def stalls(report, moves, slack_ns=3000000000):
+def stalls(report, moves, after_ns=250000000):
     """The longest silence of each move in ms, as the client saw it: of all gaps that touch the time
-    from its fence to the next one's (slack after the last)."""
+    from its fence to a quarter of a second after its LOCAL, in which all begins that a move does to
+    a stream; each gap counts whole, however long it lasts."""
     rows = []
-    for i, m in enumerate(moves):
-        end = moves[i + 1]["fenced_ns"] if i + 1 < len(moves) else m["local_ns"] + slack_ns
+    for m in moves:
+        end = m["local_ns"] + after_ns
         rows.append(max((to - since for _, since, to in report["gaps"]
                          if to > m["fenced_ns"] and since < end), default=0) / 1e6)
     return rows
