@@ -205,4 +205,21 @@ static inline void works(int r, const struct repair_image *image)
 		fail_msg("%s: %s", image->step, strerror(-r));
 }
 
+/* Waits until what TCP_INFO says of the socket is so, or says that it never was. */
+static inline void wait_info(int fd, bool (*so)(const struct tcp_info *info))
+{
+	struct tcp_info info;
+	socklen_t size;
+
+	for (int i = 0; i < 5000; i++) {
+		size = sizeof(info);
+		memset(&info, 0, sizeof(info));
+		assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+		if (so(&info))
+			return;
+		poll(NULL, 0, 1);
+	}
+	fail_msg("the socket never came to the state that was waited for");
+}
+
 #endif

@@ -248,6 +248,11 @@ static void what_happens_after_the_extract_is_seen(void **state)
 	}
 }
 
+static bool has_five(const struct tcp_info *info)
+{
+	return info->tcpi_bytes_received >= 5;
+}
+
 /* SIOCINQ counts up to the urgent octet: without a check the rest would be gone. */
 static void urgent_data_is_refused(void **state)
 {
@@ -265,7 +270,7 @@ static void urgent_data_is_refused(void **state)
 			assert_int_equal(send(p.client, "!", 1, MSG_OOB), 1);
 			assert_int_equal(send(p.client, "cd", 2, 0), 2);
 			assert_true(ready(p.server, POLLPRI));
-			usleep(1000);
+			wait_info(p.server, has_five);
 			check(p.server, &image);
 			works(repair_freeze(p.server, &image), &image);
 			r = repair_extract(p.server, &image);

@@ -59,12 +59,17 @@ static int we_have_ended(enum family f)
 	return dup(live.server);
 }
 
+static bool is_closed(const struct tcp_info *info)
+{
+	return info->tcpi_state == 7; /* TCP_CLOSE */
+}
+
 static int both_have_ended(enum family f)
 {
 	(void)f;
 	shutdown(live.client, SHUT_RDWR);
 	shutdown(live.server, SHUT_RDWR);
-	usleep(1000);
+	wait_info(live.server, is_closed);
 	return dup(live.server);
 }
 
