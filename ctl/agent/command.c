@@ -56,10 +56,10 @@ void command_moved(int fd, const struct move *m, const char *failure, const char
 		 freeze_us(m));
 	if (fd < 0)
 		return;
-	answer(fd, json_pack("{s:s, s:s, s:s, s:I, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
+	answer(fd, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
 			     "unit", uuid, "from", m->agent->config.self->name, "to", to->name,
-			     "epoch", (json_int_t)m->epoch + 1, "sockets", (int)m->count, "freeze_us",
-			     freeze_us(m), "queued_bytes", "recv", (json_int_t)m->queued[0], "sent",
+			     "epoch", (json_int_t)m->epoch + 1, "sockets", (int)m->count, "extracted",
+			     m->again ? 2 : 1, "freeze_us", freeze_us(m), "queued_bytes", "recv", (json_int_t)m->queued[0], "sent",
 			     (json_int_t)m->queued[1], "unsent", (json_int_t)m->queued[2],
 			     "lost_in_freeze",
 			     (json_int_t)(unit_record(&m->agent->dp, m->index)->lost -

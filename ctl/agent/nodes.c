@@ -145,7 +145,7 @@ static int on_hello(struct channel *c, const Peer__Hello *hello, void *arg)
 	memcpy(n->boot, hello->boot.data, 16);
 	n->up = true;
 	log_info("node %s is connected", n->config->name);
-	move_node_up(a, n->config->number);
+	converge_node(a, n->config->number);
 	return 0;
 }
 

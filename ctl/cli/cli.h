@@ -42,6 +42,8 @@ int cli_print(struct cli *c, json_t *object, const char *key, const struct colum
 	      unsigned int n);
 
 json_t *cli_unit(struct cli *c, uint32_t unit, bool whole);
+/* The entry of a tuple as flow_text() prints it. EXIT_OK or says why not. */
+int cli_find_flow(struct cli *c, const char *tuple, struct ferry_flow *flow, uint32_t *unit);
 json_t *cli_flow(struct cli *c, const struct ferry_flow *flow, uint32_t unit);
 
 int cmd_status(struct cli *c, int argc, char **argv);

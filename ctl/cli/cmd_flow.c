@@ -44,7 +44,8 @@ int cmd_flow_list(struct cli *c, int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[0], "--limit"))
 		l.limit = strtol(argv[1], &end, 10);
-	if ((argc && argc != 2) || (argc == 2 && end == argv[1]) || (argc == 2 && strcmp(argv[0], "--limit")) || *end || l.limit < 0)
+	if ((argc && argc != 2) || (argc && (strcmp(argv[0], "--limit") || end == argv[1])) ||
+	    *end || l.limit < 0)
 		return cli_error(c, EXIT_USAGE, "usage", "ferry flow list [--limit N]");
 	r = cli_view(c);
 	if (r)
@@ -57,22 +58,28 @@ int cmd_flow_list(struct cli *c, int argc, char **argv)
 			 "flows", columns, ARRAY_SIZE(columns));
 }
 
-int cmd_flow_show(struct cli *c, int argc, char **argv)
+int cli_find_flow(struct cli *c, const char *tuple, struct ferry_flow *flow, uint32_t *unit)
 {
-	struct ferry_flow flow;
-	uint32_t unit;
 	int r;
 
-	if (argc != 1 || flow_parse(argv[0], &flow))
+	if (flow_parse(tuple, flow))
 		return cli_error(c, EXIT_USAGE, "usage",
 				 "a tuple is wanted: 'tcp REMOTE:PORT > LOCAL:PORT', '*' for the "
 				 "remote of a bound UDP port, [ADDRESS]:PORT for IPv6");
 	r = cli_view(c);
 	if (r)
 		return r;
-	unit = table_find(&c->view.flows, &flow);
-	if (!unit)
-		return cli_error(c, EXIT_NOT_FOUND, "no-such-flow", "no entry for %s on node %s",
-				 argv[0], c->node);
-	return cli_print(c, cli_flow(c, &flow, unit), NULL, NULL, 0);
+	*unit = table_find(&c->view.flows, flow);
+	return *unit ? EXIT_OK :
+		       cli_error(c, EXIT_NOT_FOUND, "no-such-flow", "no entry for %s on node %s",
+				 tuple, c->node);
+}
+
+int cmd_flow_show(struct cli *c, int argc, char **argv)
+{
+	struct ferry_flow flow;
+	uint32_t unit;
+	int r = cli_find_flow(c, argc == 1 ? argv[0] : "", &flow, &unit);
+
+	return r ? r : cli_print(c, cli_flow(c, &flow, unit), NULL, NULL, 0);
 }

@@ -16,19 +16,11 @@ static int unit_of_flow(struct cli *c, const char *tuple, char uuid[UUID_TEXT])
 {
 	struct ferry_flow flow;
 	uint32_t unit;
-	int r;
+	int r = cli_find_flow(c, tuple, &flow, &unit);
 
-	if (flow_parse(tuple, &flow))
-		return usage(c);
-	r = cli_view(c);
-	if (r)
-		return r;
-	unit = table_find(&c->view.flows, &flow);
-	if (!unit)
-		return cli_error(c, EXIT_NOT_FOUND, "no-such-flow", "no entry for %s on node %s",
-				 tuple, c->node);
-	uuid_text(unit_record(&c->view, unit)->uuid, uuid);
-	return EXIT_OK;
+	if (!r)
+		uuid_text(unit_record(&c->view, unit)->uuid, uuid);
+	return r;
 }
 
 int cmd_move(struct cli *c, int argc, char **argv)

@@ -309,11 +309,6 @@ bool moves_frozen(const struct agent *a)
 	return false;
 }
 
-void move_node_up(struct agent *a, uint32_t node)
-{
-	converge_node(a, node);
-}
-
 void move_app_gone(struct agent *a, struct app *app)
 {
 	for (struct move *m = a->moves, *next; m; m = next) {

@@ -117,7 +117,6 @@ bool moves_frozen(const struct agent *a);
 void move_message(struct agent *a, struct channel *c, uint32_t node, enum message type,
 		  const Peer__Move *msg, const uint8_t *trailer, uint32_t size);
 void move_channel_closed(struct agent *a, struct channel *c);
-void move_node_up(struct agent *a, uint32_t node);
 /* The application's connection has ended. */
 void move_app_gone(struct agent *a, struct app *app);
 /* The agent is about to end: what can be ended is. */
