@@ -118,7 +118,7 @@ $(T)/test_util: $(BASE)
 $(T)/test_unit_word: $(DATAPLANE) $(BASE)
 $(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_repair \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
-$(T)/test_libferry $(T)/test_libferry_arrive: $(LIB)
+$(T)/test_libferry $(T)/test_libferry_arrive $(T)/test_libferry_resume: $(LIB)
 $(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/packet/corpus.c \
 	tests/packet/steps.c) $(PACKET_ENV)
 $(T)/test_race: $(PACKET_ENV)

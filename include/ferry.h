@@ -45,7 +45,8 @@ struct ferry_ops {
 	/* Stop using the unit's sockets at a boundary of your choice, then call ferry_ready(), here
 	 * or later; or ferry_refuse(). */
 	void (*quiesce)(struct ferry_unit *u, void *arg);
-	/* The move failed, the connections are alive here: go on. reason: a stable id. */
+	/* The move failed, the connections are alive here: go on. reason: a stable id. The unit's
+	 * uuid may be another one, where the agent's tables did not outlive it. */
 	void (*aborted)(struct ferry_unit *u, const char *reason, void *arg);
 	/* The unit lives elsewhere. Close your descriptors (reads say ECONNABORTED); the unit is
 	 * freed when the callback returns. */
@@ -53,6 +54,11 @@ struct ferry_ops {
 	/* A unit has come: its descriptors, non-blocking and close-on-exec, are yours, in the order
 	 * and with the roles of the offer. The unit counts as offered here. */
 	void (*arrived)(struct ferry_unit *u, void *arg);
+	/* The connection to the agent was lost (-errno), or stands again (0). Without it the
+	 * sockets go on, and nothing moves; a unit that was asked to rest rests until the next agent
+	 * says how its move ended. The library connects by itself, and offers again what is held:
+	 * each unit's offered(), aborted(), committed() or arrived() follows. */
+	void (*connected)(int error, void *arg);
 };
 
 /*
@@ -67,17 +73,17 @@ int ferry_open(struct ferry **ret, const char *path, const char *kind, const str
 /* Ends the registration; units are withdrawn, descriptors stay the application's. Not in a
  * callback. */
 void ferry_close(struct ferry *f);
-/* Poll this for POLLIN. */
+/* Poll this for POLLIN; the same descriptor for as long as f lives. */
 int ferry_fd(const struct ferry *f);
-/* Reads what the agent said and makes the callbacks; does not wait. 0, or -errno: -ECONNRESET the
- * agent is gone (the sockets go on; nothing moves until ferry_open() is called again). */
+/* Reads what the agent said and makes the callbacks; does not wait. Connects again to an agent that
+ * was gone, from 10 ms to a second apart. 0. */
 int ferry_dispatch(struct ferry *f);
 
 /*
  * Offers n (1..FERRY_SOCKETS_MAX) connected TCP sockets, or UDP sockets bound to an address, with
  * one role each (at most FERRY_ROLE_MAX octets, NULL: ""). The descriptors stay the application's.
- * data is for ferry_unit_data(). 0 (offered() will follow) or -errno: -EAGAIN the agent is behind,
- * offer again.
+ * data is for ferry_unit_data(). 0 (offered() will follow, without an agent once there is one) or
+ * -errno: -EAGAIN the agent is behind, offer again.
  */
 int ferry_offer(struct ferry *f, const int *fds, const char *const *roles, unsigned int n,
 		void *data, struct ferry_unit **ret);

@@ -24,6 +24,7 @@ struct agent {
 	struct move *moves;
 	struct node *nodes; /* n_nodes of them, in the order of the configuration */
 	struct vip *vips;
+	struct space *spaces;
 	uint32_t next_request;
 	uint64_t netns; /* cookie of the network namespace it works in */
 };

@@ -7,12 +7,15 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <stdio.h>
 #include <string.h>
 #include "agent/app_io.h"
+#include "agent/space.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "move/move.h"
+#include "move/resume.h"
 
 const char *app_kind(const struct app *app)
 {
@@ -22,6 +25,11 @@ const char *app_kind(const struct app *app)
 pid_t app_pid(const struct app *app)
 {
 	return app->peer.pid;
+}
+
+struct space *app_space(const struct app *app)
+{
+	return app->space;
 }
 
 struct app *app_by_kind(struct agent *a, const char *kind)
@@ -39,6 +47,20 @@ int app_say(struct app *app, enum ferry_app_type type, uint32_t id, const uint8_
 
 	memcpy(m.uuid, uuid, 16);
 	snprintf(m.text, sizeof(m.text), "%s", text);
+	return app_send(app, &m);
+}
+
+int app_say_lent(struct app *app, enum ferry_app_type type, uint32_t request, uint32_t handle,
+		 const uint8_t uuid[16])
+{
+	struct ferry_app_message m = {
+		.type = type,
+		.version = FERRY_APP_VERSION,
+		.id = request,
+		.handle = handle,
+	};
+
+	memcpy(m.uuid, uuid, 16);
 	return app_send(app, &m);
 }
 
@@ -68,15 +90,42 @@ static bool printable(const char *text)
 	return !*text;
 }
 
-static int on_hello(struct app *app, const struct ferry_app_message *m)
+/* A sock_diag socket answers for the namespace it was made in, whoever asks by it. */
+static int enter_space(struct app *app, const struct received *in)
+{
+	int protocol = -1, domain = -1;
+	socklen_t size = sizeof(int);
+	uint64_t cookie = app->agent->netns;
+
+	if (in->count) {
+		if (in->count != 1 ||
+		    getsockopt(in->fds[0], SOL_SOCKET, SO_DOMAIN, &domain, &size) ||
+		    getsockopt(in->fds[0], SOL_SOCKET, SO_PROTOCOL, &protocol, &size) ||
+		    domain != AF_NETLINK || protocol != NETLINK_SOCK_DIAG)
+			return -EPROTO;
+		cookie = socket_netns(in->fds[0]);
+	}
+	app->space = space_hold(app->agent, cookie);
+	if (!app->space)
+		return -ENOMEM;
+	if (in->count)
+		space_lend_diag(app->space, in->fds[0]);
+	return 0;
+}
+
+static int on_hello(struct app *app, const struct ferry_app_message *m, struct received *in)
 {
 	struct ferry_app_message answer = {
 		.type = FERRY_APP_WELCOME,
 		.version = FERRY_APP_VERSION,
 	};
+	int r;
 
-	if (app->kind[0] || !m->text[0] || !printable(m->text))
+	if (app->space || !m->text[0] || !printable(m->text))
 		return -EPROTO;
+	r = enter_space(app, in);
+	if (r)
+		return r;
 	answer.result = m->version != FERRY_APP_VERSION  ? -EPROTO :
 			app_by_kind(app->agent, m->text) ? -EEXIST :
 							   0;
@@ -184,10 +233,47 @@ static int on_unit(struct app *app, const struct ferry_app_message *m, struct re
 	return 0;
 }
 
+static int on_resume(struct app *app, const struct ferry_app_message *m, struct received *in)
+{
+	struct resumed r = {
+		.app = app,
+		.handle = m->id,
+		.was = (enum ferry_app_resume)m->result,
+		.uuid = m->uuid,
+		.fds = in->fds,
+		.count = m->count,
+		.sockets = m->sockets,
+		.bundle = TAKE_FD(app->bundle),
+	};
+	const char *refusal = NULL;
+	uint8_t none[16] = {};
+	char uuid[UUID_TEXT];
+
+	if (!m->count || unit_of(app, m->id) || (m->count != in->count && !in->cut) ||
+	    m->result < 0 || m->result > FERRY_RESUME_LENT || in->cut) {
+		close_fd(&r.bundle);
+		return in->cut ? -EMFILE : -EPROTO; /* it will come again, and with it the unit */
+	}
+	resume(app->agent, &r, &refusal);
+	close_fd(&r.bundle);
+	if (!refusal)
+		return 0;
+	log_info("unit %s of '%s' (pid %d) not resumed: %s", uuid_text(m->uuid, uuid), app->kind,
+		 app->peer.pid, refusal);
+	return m->result == FERRY_RESUME_LENT ?
+		       app_say_lent(app, FERRY_APP_DISCARD, 0, m->id, m->uuid) :
+		       app_say(app, FERRY_APP_OFFERED, m->id, none, refusal);
+}
+
 static int on_lent(struct app *app, const struct ferry_app_message *m, struct received *in)
 {
 	struct move *move = move_by_request(app->agent, m->id);
 
+	if (m->type == FERRY_APP_BUNDLE && !m->id && in->count == 1 && is_memfd(in->fds[0])) {
+		close_fd(&app->bundle);
+		app->bundle = TAKE_FD(in->fds[0]);
+		return 0;
+	}
 	if (!move || move->app != app)
 		return 0; /* ended meanwhile; what was lent is closed with the message */
 	if (m->type == FERRY_APP_BUNDLE) {
@@ -203,19 +289,22 @@ static int on_lent(struct app *app, const struct ferry_app_message *m, struct re
 int app_message(struct app *app, struct received *in)
 {
 	struct ferry_app_message *m = (struct ferry_app_message *)in->data;
-	size_t sockets = m->type == FERRY_APP_OFFER ? m->count : 0;
+	bool lists = m->type == FERRY_APP_OFFER || m->type == FERRY_APP_RESUME;
+	size_t sockets = lists ? m->count : 0;
 
 	if ((size_t)in->size < sizeof(*m) || m->count > FERRY_APP_SOCKETS ||
 	    (size_t)in->size != sizeof(*m) + sockets * sizeof(m->sockets[0]))
 		return -EPROTO;
 	m->text[sizeof(m->text) - 1] = 0;
 	if (m->type == FERRY_APP_HELLO)
-		return on_hello(app, m);
+		return on_hello(app, m, in);
 	if (!app->kind[0])
 		return -EPROTO;
 	switch (m->type) {
 	case FERRY_APP_OFFER:
 		return on_offer(app, m, in);
+	case FERRY_APP_RESUME:
+		return on_resume(app, m, in);
 	case FERRY_APP_WITHDRAW:
 	case FERRY_APP_SOCKETS_ARE:
 	case FERRY_APP_READY:

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include "agent/app_io.h"
+#include "agent/space.h"
 #include "base/log.h"
 #include "base/util.h"
 
@@ -40,6 +41,8 @@ static void app_free(struct app *app)
 	}
 	sd_event_source_disable_unref(app->source);
 	close_fd(&app->fd);
+	space_release(app->agent, app->space);
+	close_fd(&app->bundle);
 	free(app);
 }
 
@@ -198,6 +201,7 @@ static int on_accept(sd_event_source *s, int listener, uint32_t events, void *ar
 	}
 	app->agent = arg;
 	app->fd = fd;
+	app->bundle = -1;
 	app->out_last = &app->out;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &app->peer, &size) ||
 	    sd_event_add_io(app->agent->event, &app->source, fd, EPOLLIN, on_io, app) < 0) {

@@ -15,6 +15,8 @@ struct app {
 	int fd;
 	struct ucred peer;
 	char kind[32];           /* "": has not said HELLO */
+	struct space *space;     /* of its sockets; NULL before HELLO */
+	int bundle;              /* memfd for the RESUME that follows, -1 none */
 	struct app_message *out; /* what its socket does not take yet, oldest first */
 	struct app_message **out_last;
 	unsigned int out_count;

@@ -146,6 +146,7 @@ static int on_hello(struct channel *c, const Peer__Hello *hello, void *arg)
 	n->up = true;
 	log_info("node %s is connected", n->config->name);
 	converge_node(a, n->config->number);
+	moves_node_up(a, n->config->number);
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Fault points, see fault.h. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "fault.h"
@@ -48,4 +49,10 @@ int fault_init(void)
 uint32_t fault(enum fault point)
 {
 	return values[point];
+}
+
+void fault_die(enum fault point, uint32_t place)
+{
+	if (values[point] == place + 1)
+		raise(SIGKILL);
 }

@@ -18,7 +18,10 @@
 	X(CLOSE_BEFORE_FLIP, "close-before-flip")                                                 \
 	X(FLIP_BEFORE_RESTORE, "flip-before-restore")                                             \
 	X(THAW_BEFORE_FLIP, "thaw-before-flip") /* destination thaws when prepared */             \
-	X(ABORT_BEFORE_FLIP, "abort-before-flip")
+	X(ABORT_BEFORE_FLIP, "abort-before-flip")                                                 \
+	X(DIE_ORIGIN, "die-origin") /* killed before that stage of the table, from 1 */           \
+	X(DIE_DESTINATION, "die-destination") /* killed at that place, docs/MOVE.md */            \
+	X(DIE_ABORTING, "die-aborting")       /* killed before that socket is thawed, from 1 */
 
 enum fault {
 #define X(id, name) FAULT_##id,
@@ -31,5 +34,7 @@ enum fault {
 int fault_init(void);
 /* The point's value, 0 where it is not set (without "=value": 1). */
 uint32_t fault(enum fault point);
+/* Ends the process as SIGKILL would, where the point's value is place + 1. */
+void fault_die(enum fault point, uint32_t place);
 
 #endif

@@ -50,6 +50,7 @@ void lib_lend(struct ferry *f, const struct ferry_app_message *m)
 	if (u) {
 		u->state = UNIT_LENT;
 		u->request = m->id;
+		memcpy(u->uuid, m->uuid, sizeof(u->uuid));
 		answer.handle = u->handle;
 		r = make_sockets(u, m);
 	}

@@ -2,7 +2,8 @@
 /*
  * libferry: offers and what the agent says. See ferry.h for the contract and ferry/app.h for the
  * messages. Nothing here waits: messages are small, and a full socket buffer is an error of the
- * call that met it, but for a withdrawal, which is repeated.
+ * call that met it, but for a withdrawal, which is repeated. Without an agent (connect.c) units
+ * stay as they are, and the next one is told of them (resume.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,9 +22,11 @@ struct ferry_unit *lib_unit_new(struct ferry *f, unsigned int count)
 		return NULL;
 	u->fds = calloc(count, sizeof(*u->fds));
 	u->roles = calloc(count, sizeof(*u->roles));
-	if (!u->fds || !u->roles) {
+	u->kept = calloc(count, sizeof(*u->kept));
+	if (!u->fds || !u->roles || !u->kept) {
 		free(u->fds);
 		free(u->roles);
+		free(u->kept);
 		free(u);
 		return NULL;
 	}
@@ -44,11 +47,12 @@ void lib_unit_free(struct ferry_unit *u)
 		*at = u->next;
 		break;
 	}
-	u->ferry->untold -= u->state == UNIT_WITHDRAWN;
+	lib_set_untold(u, false);
 	if (u->bundle >= 0)
 		close(u->bundle);
 	free(u->fds);
 	free(u->roles);
+	free(u->kept);
 	free(u);
 }
 
@@ -79,23 +83,9 @@ int lib_say(struct ferry *f, enum ferry_app_type type, uint32_t id)
 	return lib_send(f, &m, sizeof(m), NULL, 0);
 }
 
-static void tell_untold(struct ferry *f)
-{
-	for (struct ferry_unit *u = f->units, *next; f->untold && u; u = next) {
-		next = u->next;
-		if (u->state != UNIT_WITHDRAWN || u->busy)
-			continue;
-		if (lib_say(f, FERRY_APP_WITHDRAW, u->handle) == -EAGAIN)
-			return;
-		lib_unit_free(u);
-	}
-}
-
 int ferry_offer(struct ferry *f, const int *fds, const char *const *roles, unsigned int n,
 		void *data, struct ferry_unit **ret)
 {
-	_Alignas(struct ferry_app_message) char buf[FERRY_APP_MESSAGE_MAX] = {};
-	struct ferry_app_message *m = (struct ferry_app_message *)buf;
 	struct ferry_unit *u;
 	int r;
 
@@ -109,33 +99,34 @@ int ferry_offer(struct ferry *f, const int *fds, const char *const *roles, unsig
 		return -ENOMEM;
 	u->data = data;
 	u->state = UNIT_OFFERED;
-	m->type = FERRY_APP_OFFER;
-	m->version = FERRY_APP_VERSION;
-	m->id = u->handle;
-	m->count = n;
 	for (unsigned int i = 0; i < n; i++) {
 		u->fds[i] = fds[i];
 		if (roles && roles[i])
 			snprintf(u->roles[i], sizeof(u->roles[i]), "%s", roles[i]);
-		memcpy(m->sockets[i].role, u->roles[i], sizeof(u->roles[i]));
 	}
-	tell_untold(f);
-	r = lib_send(f, m, sizeof(*m) + n * sizeof(m->sockets[0]), fds, n);
-	if (r) {
-		lib_unit_free(u);
-		return r;
+	if (f->link == LINK_UP) {
+		lib_tell(f);
+		r = lib_send_offer(u);
+		if (r) {
+			lib_unit_free(u);
+			return r;
+		}
+	} else {
+		lib_set_untold(u, true);
 	}
 	*ret = u;
 	return 0;
 }
 
-/* An agent that is gone forgets too; one that is behind has to be told later, or it would hold the
- * unit's flows for ever. */
+/* One that is behind has to be told later, or it would hold the unit's flows for ever. An agent
+ * that comes finds for itself which of an earlier one's units have ended. */
 void ferry_withdraw(struct ferry_unit *u)
 {
-	if (lib_say(u->ferry, FERRY_APP_WITHDRAW, u->handle) == -EAGAIN) {
+	if (u->ferry->link == LINK_UP && !(u->untold && u->state == UNIT_OFFERED) &&
+	    lib_say(u->ferry, FERRY_APP_WITHDRAW, u->handle) == -EAGAIN) {
 		u->state = UNIT_WITHDRAWN;
-		u->ferry->untold++;
+		lib_set_untold(u, true);
+		lib_want_room(u->ferry, true);
 	}
 	if (u->busy)
 		u->withdrawn = true;
@@ -174,6 +165,9 @@ int ferry_ready(struct ferry_unit *u, const void *state, size_t size)
 
 	if (u->state != UNIT_QUIESCED || size > FERRY_STATE_MAX)
 		return -EINVAL;
+	if (u->ferry->link != LINK_UP || u->untold || u->resuming)
+		return 0; /* asked by an agent that is gone: the next one will say how it ended */
+	lib_keep_options(u);
 	fd = state_fd(state, size);
 	if (fd < 0)
 		return fd;
@@ -186,6 +180,8 @@ int ferry_refuse(struct ferry_unit *u)
 {
 	if (u->state != UNIT_QUIESCED)
 		return -EINVAL;
+	if (u->ferry->link != LINK_UP || u->untold || u->resuming)
+		return 0;
 	return lib_say(u->ferry, FERRY_APP_REFUSE, u->handle);
 }
 
@@ -194,7 +190,8 @@ static struct ferry_unit *find(struct ferry *f, const struct ferry_app_message *
 	bool by_request = m->type == FERRY_APP_GO || m->type == FERRY_APP_DISCARD;
 
 	for (struct ferry_unit *u = f->units; u; u = u->next) {
-		if (by_request ? u->state == UNIT_LENT && u->request == m->id :
+		if (by_request ? u->state == UNIT_LENT &&
+					 (m->id ? u->request == m->id : u->handle == m->handle) :
 				 u->state != UNIT_LENT && u->state != UNIT_WITHDRAWN &&
 					 u->handle == m->id)
 			return u;
@@ -221,10 +218,10 @@ static bool in_turn(const struct ferry_unit *u, uint16_t type)
 {
 	switch (type) {
 	case FERRY_APP_OFFERED:
-		return u->state == UNIT_OFFERED;
+		return u->state == UNIT_OFFERED || u->resuming;
 	case FERRY_APP_BORROW:
 	case FERRY_APP_QUIESCE:
-		return u->state == UNIT_OURS;
+		return u->state == UNIT_OURS && !u->resuming;
 	case FERRY_APP_ABORTED:
 	case FERRY_APP_COMMITTED:
 		return u->state == UNIT_QUIESCED;
@@ -241,7 +238,9 @@ static bool call(struct ferry_unit *u, const struct ferry_app_message *m)
 	const struct ferry_ops *ops = u->ferry->ops;
 	void *arg = u->ferry->arg;
 	const char *text = m->text[0] ? m->text : NULL;
+	bool resumed = u->resuming;
 
+	u->resuming = false;
 	switch (m->type) {
 	case FERRY_APP_OFFERED:
 		memcpy(u->uuid, m->uuid, sizeof(u->uuid));
@@ -257,7 +256,10 @@ static bool call(struct ferry_unit *u, const struct ferry_app_message *m)
 			ferry_ready(u, NULL, 0);
 		return false;
 	case FERRY_APP_ABORTED:
+		memcpy(u->uuid, m->uuid, sizeof(u->uuid));
 		u->state = UNIT_OURS;
+		if (resumed)
+			lib_set_options_back(u);
 		if (ops->aborted)
 			ops->aborted(u, m->text, arg);
 		return false;
@@ -299,17 +301,17 @@ static void act(struct ferry *f, const struct ferry_app_message *m)
 		lib_unit_free(u);
 }
 
-int ferry_dispatch(struct ferry *f)
+/* Everything that has come. -EAGAIN: no more now. */
+static int read_messages(struct ferry *f)
 {
 	_Alignas(struct ferry_app_message) char buf[FERRY_APP_MESSAGE_MAX];
 	struct ferry_app_message *m = (struct ferry_app_message *)buf;
 
-	tell_untold(f);
 	for (;;) {
 		ssize_t n = recv(f->fd, buf, sizeof(buf), MSG_DONTWAIT);
 
 		if (n < 0)
-			return errno == EAGAIN ? 0 : -errno;
+			return -errno;
 		if (!n)
 			return -ECONNRESET;
 		if ((size_t)n < sizeof(*m) ||
@@ -320,4 +322,17 @@ int ferry_dispatch(struct ferry *f)
 		m->text[sizeof(m->text) - 1] = 0;
 		act(f, m);
 	}
+}
+
+int ferry_dispatch(struct ferry *f)
+{
+	int r = f->link == LINK_UP ? 0 : lib_reconnect(f);
+
+	if (r)
+		return 0; /* not yet */
+	lib_tell(f);
+	r = read_messages(f);
+	if (r != -EAGAIN)
+		lib_lost(f, r);
+	return 0;
 }

@@ -48,7 +48,6 @@ static void put_datagrams(struct writer *w, const struct repair_image *image,
 int bundle_write(const struct move *m)
 {
 	struct ferry_bundle head = {
-		.magic = FERRY_BUNDLE_MAGIC,
 		.count = m->count,
 		.state_size = m->state_size,
 	};
@@ -56,6 +55,8 @@ int bundle_write(const struct move *m)
 	struct writer w = { .fd = m->bundle };
 
 	memcpy(head.uuid, m->uuid, 16);
+	memcpy(head.move_id, m->id, 16);
+	put(&w, &head, sizeof(head)); /* a second time: not whole until it is */
 	w.at = sizeof(head) + m->count * sizeof(sockets[0]);
 	head.state_at = w.at;
 	put(&w, m->state, m->state_size);
@@ -67,13 +68,19 @@ int bundle_write(const struct move *m)
 		s->unsent = image->unsent;
 		s->unsent_at = w.at;
 		s->buf_lock = image->buf_lock;
+		s->keepalive = image->keepalive;
+		s->user_timeout = image->user_timeout;
+		s->reuseaddr = image->reuseaddr;
+		s->peek_off = image->peek_off;
 		if (image->unsent)
 			put(&w, image->send + image->outq - image->unsent, image->unsent);
 		if (image->datagrams)
 			put_datagrams(&w, image, s);
 	}
-	w.at = 0;
-	put(&w, &head, sizeof(head));
+	w.at = sizeof(head);
 	put(&w, sockets, m->count * sizeof(sockets[0]));
+	w.at = 0;
+	head.magic = FERRY_BUNDLE_MAGIC;
+	put(&w, &head, sizeof(head));
 	return w.error;
 }

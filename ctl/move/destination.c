@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "agent/app.h"
+#include "agent/space.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -55,7 +56,8 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	int r;
 
 	(void)trailer, (void)size;
-	if (m->app)
+	fault_die(FAULT_DIE_DESTINATION, 0);
+	if (m->app || m->prepared)
 		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	m->epoch = msg->epoch;
 	if (images_unpack(m->images, msg, NULL, 0))
@@ -71,9 +73,11 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	r = admit_tables(m);
 	r = r ? r : admit_room(m);
 	r = r ? r : admit_way_back(m, msg);
+	m->space = space_again(app_space(m->app));
 	for (; !r && m->vips < m->count; m->vips++)
-		if (vip_acquire(m->agent, m->images[m->vips].flow.daddr))
-			return move_refuse(m, "addr-unavailable", "%s", "");
+		if (space_deliver(m->agent, m->space, m->images[m->vips].flow.daddr))
+			return move_refuse(m, "addr-unavailable", "%s",
+					   m->space->own ? "" : "to the application's namespace");
 	return r ? r : lend(m);
 }
 
@@ -85,7 +89,7 @@ static int check_lent(struct move *m, const int *fds, unsigned int i)
 
 	if (!repair_is_empty(fds[i], &m->images[i]))
 		return move_refuse(m, "app-sockets", "socket %u is not a fresh one", i);
-	if (socket_netns(fds[i]) != m->agent->netns)
+	if (socket_netns(fds[i]) != m->space->cookie)
 		return move_refuse(m, "other-netns", "socket %u", i);
 	for (unsigned int k = 0; k < i; k++)
 		if (socket_cookie(fds[k]) == cookie)
@@ -111,6 +115,7 @@ void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int co
 		if (e)
 			r = destination_socket_failed(m, i, e);
 	}
+	fault_die(FAULT_DIE_DESTINATION, 1);
 	if (r == STAGE_FAILED)
 		move_fail(m);
 	else
@@ -148,7 +153,8 @@ static int enter(struct move *m)
 	r->attempt = m->epoch;
 	r->flows = m->count;
 	r->app = (uint64_t)app_pid(m->app);
-	r->netns = m->agent->netns;
+	r->netns = m->space->cookie;
+	r->held = m->tombstone;
 	r->deadline = boottime_ns() + PARK_MAX_NS;
 	r->newer = 0;
 	m->lost_before = r->lost;
@@ -156,6 +162,7 @@ static int enter(struct move *m)
 	if (!unit_swap(d, m->index, from, FERRY_WORD(m->epoch + 1, FERRY_PREPARED, m->peer)))
 		return move_refuse(m, "state-changed", "%s", "");
 	m->prepared = true;
+	fault_die(FAULT_DIE_DESTINATION, 2);
 	for (unsigned int i = 0; i < m->count; i++) {
 		if (table_find(&d->flows, &m->images[i].flow) == m->index)
 			continue;
@@ -216,6 +223,8 @@ int destination_prepare(struct move *m, const Peer__Move *msg, const uint8_t *tr
 	for (unsigned int i = 0; !r && i < m->count; i++) {
 		int e = repair_restore(m->fds[i], &m->images[i]);
 
+		fault_die(FAULT_DIE_DESTINATION, 3);
+
 		if (e)
 			r = destination_socket_failed(m, i, e);
 	}
@@ -227,7 +236,9 @@ int destination_prepare(struct move *m, const Peer__Move *msg, const uint8_t *tr
 		return r;
 	if (fault(FAULT_THAW_BEFORE_FLIP))
 		destination_thaw(m, msg, NULL, 0);
+	fault_die(FAULT_DIE_DESTINATION, 4);
 	move_send(m, MSG_PREPARED);
+	fault_die(FAULT_DIE_DESTINATION, 5);
 	return STAGE_WAIT;
 }
 
@@ -260,8 +271,13 @@ int destination_thaw(struct move *m, const Peer__Move *msg, const uint8_t *trail
 		return move_refuse(m, "protocol", "FLIPPED before PREPARED");
 	if (m->unit) /* a fault point thawed it already */
 		return STAGE_DONE;
+	m->told_flip = true;
+	if (!m->app) /* an earlier agent's: not back yet */
+		return STAGE_WAIT;
+	fault_die(FAULT_DIE_DESTINATION, 6);
 	unit_swap(d, m->index, prepared, opening);
 	for (unsigned int i = 0; i < m->count; i++) {
+		fault_die(FAULT_DIE_DESTINATION, 7);
 		int r = repair_thaw(m->fds[i], &m->images[i]);
 
 		if (r)
@@ -273,7 +289,9 @@ int destination_thaw(struct move *m, const Peer__Move *msg, const uint8_t *trail
 	/* not in OPENING, which drops the answers */
 	for (unsigned int i = 0; i < m->count; i++)
 		repair_probe(m->fds[i], &m->images[i]);
-	app_say(m->app, FERRY_APP_GO, m->request, m->uuid, "");
+	fault_die(FAULT_DIE_DESTINATION, 8);
+	app_say_lent(m->app, FERRY_APP_GO, m->request, m->handle, m->uuid);
+	fault_die(FAULT_DIE_DESTINATION, 9);
 	m->lost_there = unit_record(d, m->index)->lost - m->lost_before;
 	move_send(m, MSG_DONE);
 	adopt(m);
@@ -297,7 +315,7 @@ void destination_discard(struct move *m)
 	else if (m->prepared)
 		unit_drop(a, m->index);
 	while (m->vips)
-		vip_release(a, m->images[--m->vips].flow.daddr);
+		space_undeliver(a, m->space, m->images[--m->vips].flow.daddr);
 	if (m->app)
-		app_say(m->app, FERRY_APP_DISCARD, m->request, m->uuid, "");
+		app_say_lent(m->app, FERRY_APP_DISCARD, m->request, m->handle, m->uuid);
 }

@@ -114,10 +114,26 @@ static void answer_query(struct agent *a, struct channel *c, const Peer__Move *m
 		answer(c, msg, same && state == FERRY_REMOTE ? MSG_FLIPPED : MSG_ABORT, NULL);
 }
 
+/* This agent has not made the move, but its record says that it was flipped; and there it is not. */
+static void lost_since(struct agent *a, uint32_t node, const Peer__Move *msg)
+{
+	uint32_t index = unit_by_uuid(&a->dp, msg->uuid.data);
+	uint64_t word = FERRY_WORD(msg->epoch + 1, FERRY_REMOTE, node);
+	struct ferry_record *r = index ? unit_record(&a->dp, index) : NULL;
+
+	if (!r || r->role != FERRY_ROLE_ORIGIN || memcmp(r->move_id, msg->move_id.data, 16))
+		return;
+	r->deadline = boottime_ns() + GONE_NS;
+	if (unit_swap(&a->dp, index, word, FERRY_WORD(msg->epoch + 2, FERRY_GONE, 0)))
+		converge_forget(a, msg->uuid.data, msg->epoch + 2);
+}
+
 static void to_origin(struct agent *a, uint32_t node, enum message type, const Peer__Move *msg)
 {
 	struct move *m = find(a, true, node, msg);
 
+	if (!m && type == MSG_REFUSED)
+		lost_since(a, node, msg);
 	if (!m)
 		return;
 	if (type == MSG_READY) {

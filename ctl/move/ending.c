@@ -3,43 +3,125 @@
  * A unit that its application has given up is not gone: its sockets still say goodbye, and the
  * client's answers must find them. Its entries and addresses go, and the other nodes are told,
  * when the kernel holds none of its sockets any more, TIME_WAIT included. So it is with a unit of
- * an earlier agent, until an application offers it again.
+ * an earlier agent, and with a move of one, until an application brings their sockets (resume.c).
  */
 #include <errno.h>
 #include <netinet/in.h>
-#include "agent/agent.h"
+#include <signal.h>
+#include <string.h>
+#include "agent/space.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "move/unit.h"
-#include "net/diag.h"
+#include "move/move.h"
 
 #define LOOK_US 250000
+/* Sockets of a process that is gone, where nobody can be asked: FIN_WAIT and TIME_WAIT over. */
+#define UNSEEN_NS (180 * SEC_NS)
+#define GONE_LOOKS 20 /* of so many looks one is for units that are GONE */
 
-static bool ended(const struct unit *u)
+static bool over(const struct space *s, const struct ferry_flow *flow)
+{
+	return space_has_socket(s, flow) == 0; /* else there, or not known now */
+}
+
+/* Its namespace cannot be asked, as no application of it has come (back). */
+static bool unseen(struct agent *a, const struct unit *u)
+{
+	pid_t pid = (pid_t)unit_record(&a->dp, u->index)->app;
+
+	return !u->space->own && u->space->diag < 0 && boottime_ns() - u->since_ns > UNSEEN_NS &&
+	       kill(pid, 0) && errno == ESRCH;
+}
+
+static bool unit_ended(struct agent *a, const struct unit *u)
 {
 	for (unsigned int i = 0; i < u->count; i++)
-		if (diag_has_socket(&u->flows[i]))
-			return false; /* there, or not known now */
+		if (!over(u->space, &u->flows[i]))
+			return unseen(a, u);
 	return true;
+}
+
+static bool move_ended(const struct move *m)
+{
+	for (unsigned int i = 0; i < m->count; i++)
+		if (!over(m->space, &m->images[i].flow))
+			return false;
+	return true;
+}
+
+/* FENCED: it was not flipped, and never will be. Whoever is in doubt hears "no". */
+static void go_nowhere(struct agent *a, struct unit *u)
+{
+	uint64_t word = unit_word(&a->dp, u->index);
+
+	unit_record(&a->dp, u->index)->deadline = boottime_ns() + GONE_NS;
+	unit_swap(&a->dp, u->index, word, FERRY_WORD(FERRY_WORD_EPOCH(word) + 2, FERRY_GONE, 0));
+	unit_undeliver(a, u);
+	unit_forget(a, u);
+}
+
+static void look_at_units(struct agent *a)
+{
+	for (struct unit *u = a->units, *next; u; u = next) {
+		char uuid[UUID_TEXT];
+
+		next = u->next;
+		if (u->app || u->move || !unit_ended(a, u))
+			continue;
+		log_info("unit %s has ended", uuid_text(u->uuid, uuid));
+		if (FERRY_WORD_STATE(unit_word(&a->dp, u->index)) == FERRY_FENCED)
+			go_nowhere(a, u);
+		else
+			unit_withdraw(a, u);
+	}
+}
+
+/* Prepared by an earlier agent, for an application that is gone with the sockets. */
+static void look_at_moves(struct agent *a)
+{
+	for (struct move *m = a->moves, *next; m; m = next) {
+		next = m->next;
+		if (m->origin || !m->prepared || m->app || !move_ended(m))
+			continue;
+		move_refuse(m, "app-gone", "%s", "while its agent was down");
+		m->channel = nodes_channel(a, m->peer);
+		move_fail(m);
+	}
+}
+
+static void forget_gone(struct agent *a)
+{
+	uint64_t now = boottime_ns();
+
+	for (uint32_t i = 1; i < a->dp.control.units; i++) {
+		uint64_t word = unit_word(&a->dp, i);
+		struct ferry_record *r = unit_record(&a->dp, i);
+
+		if (FERRY_WORD_STATE(word) != FERRY_GONE || r->deadline > now)
+			continue;
+		converge_forget(a, r->uuid, FERRY_WORD_EPOCH(word));
+		unit_drop(a, i);
+	}
 }
 
 static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
 {
+	static unsigned int looks;
 	struct agent *a = arg;
 
 	(void)usec;
-	for (struct unit *u = a->units, *next; u; u = next) {
-		next = u->next;
-		if (!u->app && !u->move && ended(u))
-			unit_withdraw(a, u);
-	}
+	look_at_units(a);
+	look_at_moves(a);
+	if (++looks % GONE_LOOKS == 0)
+		forget_gone(a);
 	sd_event_source_set_time_relative(s, LOOK_US);
 	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }
 
 int ending_start(struct agent *a)
 {
-	int r = sd_event_add_time_relative(a->event, NULL, CLOCK_MONOTONIC, LOOK_US, 0, on_timer, a);
+	int r = sd_event_add_time_relative(a->event, NULL, CLOCK_MONOTONIC, LOOK_US, 0, on_timer,
+					   a);
 
 	return r < 0 ? r : 0;
 }

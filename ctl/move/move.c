@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "agent/app.h"
+#include "agent/space.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -153,7 +154,8 @@ void move_free(struct move *m)
 		m->unit->move = NULL;
 	close_fd(&m->bundle);
 	close_fd(&m->command);
-	unit_unmake(m->spare);
+	unit_unmake(m->agent, m->spare);
+	space_release(m->agent, m->space);
 	free(m->fds);
 	free(m->images);
 	free(m->state);
@@ -186,6 +188,7 @@ static void run(struct move *m)
 	while (r == STAGE_DONE && m->step < STAGE_COUNT) {
 		const struct stage *s = &stages[stage_at(m->step)];
 
+		fault_die(FAULT_DIE_ORIGIN, m->step);
 		r = s->origin(m);
 		if (r == STAGE_WAIT && s->deadline_ms && move_arm(m, s->deadline_ms) && !m->flipped)
 			r = STAGE_FAILED; /* no wait without a deadline */
@@ -219,10 +222,8 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
 
 	(void)s, (void)usec;
 	if (!m->origin) {
-		if (m->prepared) { /* in doubt: only the origin can say */
-			m->channel = nodes_channel(m->agent, m->peer);
-			move_send(m, MSG_QUERY);
-			move_arm(m, IN_DOUBT_MS);
+		if (m->prepared) {
+			move_in_doubt(m);
 			return 0;
 		}
 		move_refuse(m, "timeout", "the origin went silent");
@@ -238,6 +239,33 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
 		    stages[stage_at(m->step)].name);
 	move_fail(m);
 	return 0;
+}
+
+/* Packets with exactly its epoch are stamped by who has flipped, or by an ingress told of it. */
+static bool proven(const struct move *m)
+{
+	return m->told_flip || unit_record(&m->agent->dp, m->index)->lost != m->lost_before;
+}
+
+void move_in_doubt(struct move *m)
+{
+	m->channel = nodes_channel(m->agent, m->peer);
+	if (m->app && proven(m)) {
+		destination_thaw(m, NULL, NULL, 0);
+		move_free(m);
+		return;
+	}
+	move_send(m, MSG_QUERY); /* only the origin can say */
+	move_arm(m, IN_DOUBT_MS);
+}
+
+void moves_node_up(struct agent *a, uint32_t node)
+{
+	for (struct move *m = a->moves, *next; m; m = next) {
+		next = m->next;
+		if (!m->origin && m->prepared && m->peer == node)
+			move_in_doubt(m);
+	}
 }
 
 int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const char **refusal)
@@ -270,7 +298,7 @@ int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const 
 struct move *move_by_request(struct agent *a, uint32_t request)
 {
 	for (struct move *m = a->moves; m; m = m->next)
-		if (!m->origin && m->request == request)
+		if (!m->origin && m->request == request && request) /* 0: was not lent by us */
 			return m;
 	return NULL;
 }

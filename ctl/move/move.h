@@ -17,6 +17,7 @@
 #include "move/unit.h"
 #include "repair/repair.h"
 
+#define GONE_NS (30 * SEC_NS) /* a unit that is nowhere is dropped, and then forgotten */
 #define PARK_MAX_NS (5 * SEC_NS) /* the record's deadline: what is parked longer is lost */
 
 enum { STAGE_DONE = 0, STAGE_WAIT = 1, STAGE_AGAIN = 2, STAGE_FAILED = -1 };
@@ -75,8 +76,10 @@ struct move {
 	struct app *app;
 	uint32_t request, handle;
 	int bundle;
+	struct space *space; /* of its sockets */
 	bool prepared, tombstone;
-	unsigned int vips; /* addresses held */
+	bool told_flip;      /* while its application was not back */
+	unsigned int vips;   /* addresses held */
 };
 
 struct stage {
@@ -110,6 +113,12 @@ void move_address(const struct move *m, Peer__Move *msg);
 int move_send(struct move *m, enum message type);
 struct move *move_by_request(struct agent *a, uint32_t request);
 
+/* A destination's that has said PREPARED, or whose agent may have: asks the origin, or, where that
+ * has said already that it flipped, goes on. Frees m where it ends with it. */
+void move_in_doubt(struct move *m);
+/* The node is connected (again): those in doubt ask it. */
+void moves_node_up(struct agent *a, uint32_t node);
+
 /* Whether a unit is frozen here: nothing that may wait is begun meanwhile. */
 bool moves_frozen(const struct agent *a);
 
@@ -136,6 +145,8 @@ int origin_close(struct move *m);
 int origin_converge(struct move *m);
 /* Serving again, here. */
 void origin_abort(struct move *m);
+/* From FENCED, or an OPENING that was not ended: thawed, LOCAL. */
+void origin_reopen(struct move *m);
 
 /* destination.c */
 int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *trailer,

@@ -253,8 +253,7 @@ int origin_converge(struct move *m)
 {
 	struct unit *u = m->unit;
 
-	for (unsigned int i = 0; i < u->count; i++)
-		vip_release(m->agent, u->flows[i].daddr);
+	unit_undeliver(m->agent, u);
 	unit_record(&m->agent->dp, m->index)->role = FERRY_ROLE_NONE;
 	m->unit = NULL;
 	unit_forget(m->agent, u);
@@ -263,18 +262,20 @@ int origin_converge(struct move *m)
 	return STAGE_DONE;
 }
 
-static void reopen(struct move *m)
+void origin_reopen(struct move *m)
 {
 	struct dataplane *d = &m->agent->dp;
 	uint64_t opening = FERRY_WORD(m->epoch + 2, FERRY_OPENING, m->peer);
 	bool probe[FERRY_UNIT_SOCKETS] = {};
 
-	if (!unit_swap(d, m->index, FERRY_WORD(m->epoch, FERRY_FENCED, m->peer), opening))
+	if (unit_word(d, m->index) != opening &&
+	    !unit_swap(d, m->index, FERRY_WORD(m->epoch, FERRY_FENCED, m->peer), opening))
 		log_error("unit %u left FENCED while its move was aborted", m->index);
 	for (unsigned int i = 0; i < m->count; i++) {
 		struct repair_image *image = &m->images[i];
 		int r = 0;
 
+		fault_die(FAULT_DIE_ABORTING, i);
 		probe[i] = image->frozen; /* no other has been touched */
 		if (image->frozen)
 			r = repair_unfreeze(m->fds[i], image);
@@ -282,7 +283,9 @@ static void reopen(struct move *m)
 			log_error("cannot thaw socket %u after an abort: %s: %s", i, image->step,
 				  strerror(-r));
 	}
+	fault_die(FAULT_DIE_ABORTING, m->count);
 	unit_swap(d, m->index, opening, FERRY_WORD(m->epoch + 2, FERRY_LOCAL, 0));
+	fault_die(FAULT_DIE_ABORTING, m->count + 1);
 	for (unsigned int i = 0; i < m->count; i++)
 		if (probe[i])
 			repair_probe(m->fds[i], &m->images[i]);
@@ -291,6 +294,7 @@ static void reopen(struct move *m)
 /* The destination's application died after the flip, and its sockets with it. */
 static void lost(struct move *m)
 {
+	unit_record(&m->agent->dp, m->index)->deadline = boottime_ns() + GONE_NS;
 	unit_swap(&m->agent->dp, m->index, FERRY_WORD(m->epoch + 1, FERRY_REMOTE, m->peer),
 		  FERRY_WORD(m->epoch + 2, FERRY_GONE, 0));
 	converge_forget(m->agent, m->uuid, m->epoch + 2);
@@ -316,7 +320,7 @@ void origin_abort(struct move *m)
 		return;
 	}
 	if (m->fenced)
-		reopen(m);
+		origin_reopen(m);
 	else if (m->newer)
 		raise_epoch(m);
 	if (m->told)

@@ -43,6 +43,7 @@
 	X("socket-restore", "the kernel did not take a socket's state there")                      \
 	X("urgent-data", "urgent data waits in a socket: read it first")                           \
 	X("queue-too-big", "a queue holds more than can be carried: try again later")              \
+	X("agent-restarted", "the agent was started again in the middle of the move: try again")   \
 	X("agent-stopping", "the agent is being stopped: try again")                               \
 	X("timeout", "the other node did not answer in time")                                      \
 	X("peer-lost", "the connection to the other node broke")                                   \

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "agent/app.h"
+#include "agent/space.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "move/unit.h"
@@ -22,14 +23,15 @@ struct unit *unit_make(unsigned int count)
 	u->cookies = calloc(count, sizeof(*u->cookies));
 	if (u->flows && u->roles && u->cookies)
 		return u;
-	unit_unmake(u);
+	unit_unmake(NULL, u);
 	return NULL;
 }
 
-void unit_unmake(struct unit *u)
+void unit_unmake(struct agent *a, struct unit *u)
 {
 	if (!u)
 		return;
+	space_release(a, u->space);
 	free(u->flows);
 	free(u->roles);
 	free(u->cookies);
@@ -40,6 +42,9 @@ void unit_enter(struct agent *a, struct unit *u, struct app *app, uint32_t handl
 {
 	u->app = app;
 	u->handle = handle;
+	u->since_ns = boottime_ns();
+	if (app)
+		u->space = space_again(app_space(app));
 	u->next = a->units;
 	a->units = u;
 }
@@ -60,7 +65,7 @@ void unit_forget(struct agent *a, struct unit *u)
 	while (*at != u)
 		at = &(*at)->next;
 	*at = u->next;
-	unit_unmake(u);
+	unit_unmake(a, u);
 }
 
 struct unit *unit_find(struct agent *a, const uint8_t uuid[16])
@@ -87,6 +92,26 @@ uint64_t socket_netns(int fd)
 
 	getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size);
 	return cookie;
+}
+
+int unit_deliver(struct agent *a, const struct unit *u)
+{
+	for (unsigned int i = 0; i < u->count; i++) {
+		int r = space_deliver(a, u->space, u->flows[i].daddr);
+
+		if (!r)
+			continue;
+		while (i)
+			space_undeliver(a, u->space, u->flows[--i].daddr);
+		return r;
+	}
+	return 0;
+}
+
+void unit_undeliver(struct agent *a, const struct unit *u)
+{
+	for (unsigned int i = 0; i < u->count; i++)
+		space_undeliver(a, u->space, u->flows[i].daddr);
 }
 
 struct unit *unit_by_index(struct agent *a, uint32_t index)
@@ -139,11 +164,13 @@ void unit_drop(struct agent *a, uint32_t index)
 }
 
 /* Given up; or of another socket, which has ended though its application has not noticed yet: a
- * namespace has one socket a tuple. */
-static bool is_over(const struct unit *u, const struct ferry_flow *flow, uint64_t cookie)
+ * namespace has one socket a tuple. One in a move, of an earlier agent too, is neither. */
+static bool is_over(struct agent *a, const struct unit *u, const struct ferry_flow *flow,
+		    uint64_t cookie)
 {
-	return !u->move && (!u->app || (u->count == 1 && flow->proto == IPPROTO_TCP &&
-					u->cookies[0] != cookie));
+	return !u->move && FERRY_WORD_STATE(unit_word(&a->dp, u->index)) == FERRY_LOCAL &&
+	       (!u->app ||
+		(u->count == 1 && flow->proto == IPPROTO_TCP && u->cookies[0] != cookie));
 }
 
 /* The entry that this flow has here already: one of an earlier connection may go (a tombstone, or a
@@ -159,7 +186,7 @@ static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint64_
 
 	if (!held)
 		return 0;
-	if (u ? !is_over(u, flow, cookie) :
+	if (u ? !is_over(a, u, flow, cookie) :
 		state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
 		return -EEXIST;
 	if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
@@ -207,8 +234,7 @@ static void adopt(struct agent *a, struct unit *u, uint32_t held)
 	uint32_t epoch = FERRY_WORD_EPOCH(word) + 1;
 
 	if (old) {
-		for (unsigned int i = 0; i < old->count; i++)
-			vip_release(a, old->flows[i].daddr);
+		unit_undeliver(a, old);
 		unit_forget(a, old);
 	}
 	memcpy(u->uuid, r->uuid, 16);
@@ -228,8 +254,8 @@ static int refuse(const char **refusal, const char *id)
 	return -EINVAL;
 }
 
-static int identify(struct agent *a, struct unit *u, const int *fds,
-		    const struct ferry_app_socket *sockets, const char **refusal)
+static int identify(struct unit *u, const int *fds, const struct ferry_app_socket *sockets,
+		    const char **refusal)
 {
 	for (unsigned int i = 0; i < u->count; i++) {
 		struct repair_image image = {};
@@ -237,7 +263,7 @@ static int identify(struct agent *a, struct unit *u, const int *fds,
 
 		if (r)
 			return r;
-		if (socket_netns(fds[i]) != a->netns)
+		if (socket_netns(fds[i]) != u->space->cookie)
 			return refuse(refusal, "other-netns");
 		u->flows[i] = image.flow;
 		u->cookies[i] = socket_cookie(fds[i]);
@@ -260,7 +286,7 @@ static int enter(struct agent *a, struct unit *u, uint32_t epoch, const char **r
 	memcpy(r->uuid, u->uuid, 16);
 	r->flows = u->count;
 	r->app = (uint64_t)app_pid(u->app);
-	r->netns = a->netns;
+	r->netns = u->space->cookie;
 	unit_swap(&a->dp, u->index, 0, FERRY_WORD(epoch, FERRY_LOCAL, 0));
 	for (; done < u->count; done++) {
 		e = table_insert(&a->dp.flows, &u->flows[done], u->index);
@@ -280,23 +306,21 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 	       const char **refusal)
 {
 	struct unit *u = unit_new(a, app, handle, count);
-	unsigned int vips = 0;
+	bool delivered = false;
 	uint32_t epoch = 0, held = 0;
 	int r;
 
 	if (!u)
 		return refuse(refusal, "no-memory");
 	r = random_bytes(u->uuid, sizeof(u->uuid)) ? refuse(refusal, "no-memory") :
-						     identify(a, u, fds, sockets, refusal);
+						     identify(u, fds, sockets, refusal);
 	held = r ? 0 : adoptable(a, u);
 	for (unsigned int i = 0; !r && !held && i < count; i++)
 		if (may_take_over(a, &u->flows[i], u->cookies[i], &epoch))
 			r = refuse(refusal, "flow-owned");
-	for (; !r && vips < count; vips++)
-		if (vip_acquire(a, u->flows[vips].daddr)) {
-			r = refuse(refusal, "addr-unavailable");
-			break;
-		}
+	if (!r && unit_deliver(a, u))
+		r = refuse(refusal, "addr-unavailable");
+	delivered = !r;
 	if (!r && held) {
 		adopt(a, u, held);
 	} else if (!r) {
@@ -304,8 +328,8 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 		r = enter(a, u, epoch + 1, refusal);
 	}
 	if (r) {
-		while (vips)
-			vip_release(a, u->flows[--vips].daddr);
+		if (delivered)
+			unit_undeliver(a, u);
 		unit_forget(a, u);
 		return r;
 	}
@@ -316,15 +340,15 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 void unit_give_up(struct unit *u)
 {
 	u->app = NULL;
+	u->since_ns = boottime_ns();
 }
 
 void unit_withdraw(struct agent *a, struct unit *u)
 {
 	converge_forget(a, u->uuid, FERRY_WORD_EPOCH(unit_word(&a->dp, u->index)));
-	for (unsigned int i = 0; i < u->count; i++) {
-		vip_release(a, u->flows[i].daddr);
+	unit_undeliver(a, u);
+	for (unsigned int i = 0; i < u->count; i++)
 		table_delete(&a->dp.flows, &u->flows[i]);
-	}
 	unit_free(&a->dp, u->index);
 	unit_forget(a, u);
 }

@@ -12,6 +12,7 @@
 
 struct app;
 struct move;
+struct space;
 
 struct unit {
 	struct unit *next;
@@ -19,10 +20,12 @@ struct unit {
 	uint32_t handle; /* the application's name for it */
 	uint32_t index;  /* in the dataplane */
 	uint8_t uuid[16];
-	unsigned int count;
+	unsigned int count, taken; /* taken: flows found in the tables (adopt.c) */
 	struct ferry_flow *flows;
 	char (*roles)[16];
 	uint64_t *cookies; /* SO_COOKIE: a borrowed descriptor is the one that was offered */
+	struct space *space; /* the network namespace of its sockets */
+	uint64_t since_ns; /* without an application: since then */
 	bool moved;        /* came from another node: the others are told where it is */
 	struct move *move;
 };
@@ -33,7 +36,7 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 	       const char **refusal);
 /* Memory for one, and its entry in the agent's list, which cannot fail. */
 struct unit *unit_make(unsigned int count);
-void unit_unmake(struct unit *u);
+void unit_unmake(struct agent *a, struct unit *u);
 void unit_enter(struct agent *a, struct unit *u, struct app *app, uint32_t handle);
 /* A unit that came: its flows, word and addresses are in place already. NULL: no memory. */
 struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigned int count);
@@ -49,8 +52,11 @@ struct unit *unit_find(struct agent *a, const uint8_t uuid[16]);
 void unit_drop(struct agent *a, uint32_t index);
 uint64_t socket_cookie(int fd);
 
-/* adopt.c: what an earlier agent left. 0 or -errno. */
+/* adopt.c: what an earlier agent left (resume.h). 0 or -errno. */
 int units_adopt(struct agent *a);
+/* All of the unit's addresses, deliverable or not any more. */
+int unit_deliver(struct agent *a, const struct unit *u);
+void unit_undeliver(struct agent *a, const struct unit *u);
 uint64_t socket_netns(int fd);
 /* The unit that is served from here, or still in a move from here, with this index, or NULL. */
 struct unit *unit_by_index(struct agent *a, uint32_t index);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One exact lookup a call, on a socket of its own; see diag.h. */
+/* One exact lookup a call; see diag.h. */
 #include <errno.h>
 #include <libmnl/libmnl.h>
 #include <linux/inet_diag.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <sys/time.h>
 #include "base/util.h"
 #include "net/diag.h"
 
 #define TCP_LISTEN 10
+#define UNREAD_MAX 64
+
+static uint32_t sequence;
 
 struct question {
 	const struct ferry_flow *flow;
@@ -59,25 +61,41 @@ static void put_request(struct nlmsghdr *h, const struct ferry_flow *f)
 	q->id.idiag_cookie[0] = q->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 }
 
-int diag_has_socket(const struct ferry_flow *flow)
+/* The kernel answers before send() returns (net/netlink/af_netlink.c, netlink_unicast_kernel), so
+ * that nobody who shares a lent socket can make us wait. What is unread in it is no answer of ours. */
+static ssize_t ask(int fd, const struct nlmsghdr *h, char *buf, size_t size)
 {
-	_cleanup_close_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	struct timeval wait = { .tv_sec = 2 };
-	char buf[8192] = {};
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+	const struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	ssize_t n;
+
+	for (int i = 0; i < UNREAD_MAX && recv(fd, buf, size, MSG_DONTWAIT) > 0; i++)
+		;
+	if (sendto(fd, h, h->nlmsg_len, MSG_DONTWAIT, (const struct sockaddr *)&kernel,
+		   sizeof(kernel)) < 0)
+		return -errno;
+	n = recv(fd, buf, size, MSG_DONTWAIT);
+	return n < 0 ? -errno : n;
+}
+
+int diag_has_socket(int fd, const struct ferry_flow *flow)
+{
+	_cleanup_close_ int own =
+		fd >= 0 ? -1 : socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	char request[512] = {}, buf[8192];
+	struct nlmsghdr *h = mnl_nlmsg_put_header(request);
 	struct question q = { .flow = flow };
 	ssize_t n;
 
 	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
 	h->nlmsg_flags = NLM_F_REQUEST;
+	h->nlmsg_seq = ++sequence;
 	put_request(h, flow);
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) ||
-	    send(fd, h, h->nlmsg_len, 0) < 0)
+	if (fd < 0 && own < 0)
 		return -errno;
-	n = recv(fd, buf, sizeof(buf), 0);
+	n = ask(fd < 0 ? own : fd, h, buf, sizeof(buf));
 	if (n < 0)
-		return -errno;
-	if (mnl_cb_run(buf, (size_t)n, 0, 0, on_socket, &q) < 0)
+		return (int)n;
+	if (mnl_cb_run(buf, (size_t)n, sequence, 0, on_socket, &q) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	return q.found;
 }

@@ -97,11 +97,11 @@ bool repair_is_empty(int fd, const struct repair_image *image)
 			info.tcpi_state == 7 /* TCP_CLOSE */);
 }
 
-int repair_check(int fd, struct repair_image *image, const char **refusal)
+/* Family and protocol into image. */
+static int classify(int fd, struct repair_image *image, const char **refusal)
 {
 	int domain = 0, protocol = 0;
 	socklen_t size = sizeof(domain);
-	int r;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) ||
 	    (domain != AF_INET && domain != AF_INET6))
@@ -115,6 +115,34 @@ int repair_check(int fd, struct repair_image *image, const char **refusal)
 		return refuse(refusal, "not-tcp");
 	image->flow = (struct ferry_flow){ .proto = (uint8_t)protocol };
 	image->v6_socket = domain == AF_INET6;
-	r = protocol == IPPROTO_TCP ? check_tcp(fd, refusal) : 0;
+	return 0;
+}
+
+int repair_check(int fd, struct repair_image *image, const char **refusal)
+{
+	int r = classify(fd, image, refusal);
+
+	if (!r && image->flow.proto == IPPROTO_TCP)
+		r = check_tcp(fd, refusal);
 	return r ? r : identify(fd, image, refusal);
+}
+
+int repair_identify(int fd, struct repair_image *image)
+{
+	const char *unused;
+	int r;
+
+	memset(image, 0, sizeof(*image));
+	r = classify(fd, image, &unused);
+	return r ? r : identify(fd, image, &unused);
+}
+
+bool repair_is_tcp(int fd)
+{
+	return get_int(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
+}
+
+bool repair_is_frozen(int fd)
+{
+	return !repair_is_tcp(fd) || get_int(fd, IPPROTO_TCP, TCP_REPAIR) == 1;
 }

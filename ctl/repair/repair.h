@@ -75,6 +75,12 @@ struct repair_image {
 /* Fills flow, v6_socket, connected. 0, or -EINVAL and a refusal's id (move/refusal.h). */
 int repair_check(int fd, struct repair_image *image, const char **refusal);
 
+/* The same three of any TCP or UDP socket with a name, in repair too. 0 or -EINVAL. */
+int repair_identify(int fd, struct repair_image *image);
+bool repair_is_tcp(int fd);
+/* Whether it is in repair; of UDP there is no telling: true. */
+bool repair_is_frozen(int fd);
+
 /* Whether it is a socket as image wants one, fresh: no name, no peer, never used. */
 bool repair_is_empty(int fd, const struct repair_image *image);
 

@@ -52,7 +52,7 @@ struct ferry_record {
 	__u8 uuid[16];
 	__u8 move_id[16];   /* random per attempt */
 	__u8 peer_boot[16]; /* the peer's boot id; not read yet */
-	__u64 deadline;     /* of a park; not read yet */
+	__u64 deadline;     /* of a park, not read yet; GONE: when it is forgotten */
 	__u64 app;    /* the application's pid, namespaced as the agent sees it */
 	__u64 netns;  /* cookie of the namespace of its sockets */
 	__u64 parked; /* datapath: packets parked; none yet */
@@ -63,7 +63,8 @@ struct ferry_record {
 	__u32 park_limit; /* frames; not set yet */
 	__u16 peer;       /* node number */
 	__u8 role;
-	__u8 pad[21];
+	__u8 held; /* destination: a tombstone of the unit was here, and is again where it is discarded */
+	__u8 pad[20];
 };
 _Static_assert(sizeof(struct ferry_record) == 128, "record is 128 bytes");
 _Static_assert(__builtin_offsetof(struct ferry_record, newer) == 88, "no padding before newer");

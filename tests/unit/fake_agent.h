@@ -175,4 +175,22 @@ static inline int agent_meet(struct agent *a, struct ferry **f, const struct fer
 	return r;
 }
 
+/* The agent ends; another one takes its place, and f connects to it. */
+static inline void agent_restarts(struct agent *a, struct ferry *f)
+{
+	struct ferry_app_message m = { .type = FERRY_APP_WELCOME, .version = FERRY_APP_VERSION };
+	struct pollfd p = { ferry_fd(f), POLLIN, 0 }, q = { a->listener, POLLIN, 0 };
+
+	drop_fds(a);
+	close(a->fd);
+	do {
+		assert_int_equal(poll(&p, 1, 3000), 1);
+		assert_int_equal(ferry_dispatch(f), 0);
+	} while (poll(&q, 1, 0) != 1);
+	a->fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
+	expect(a, FERRY_APP_HELLO);
+	send_raw(a, &m, sizeof(m));
+	assert_int_equal(ferry_dispatch(f), 0);
+}
+
 #endif

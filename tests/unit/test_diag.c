@@ -74,14 +74,14 @@ static void check_tcp(const char *text, bool mapped)
 	connect_to(client, listener, text, false);
 	server = accept(listener, NULL, NULL);
 	f = flow_of(server, IPPROTO_TCP, true);
-	assert_int_equal(diag_has_socket(&f), 1);
+	assert_int_equal(diag_has_socket(-1, &f), 1);
 	other = f;
 	other.sport ^= htons(1);
-	assert_int_equal(diag_has_socket(&other), 0); /* the listener matches, and is not it */
+	assert_int_equal(diag_has_socket(-1, &other), 0); /* the listener matches, and is not it */
 	close(server);
-	assert_int_equal(diag_has_socket(&f), 1); /* FIN_WAIT2 */
+	assert_int_equal(diag_has_socket(-1, &f), 1); /* FIN_WAIT2 */
 	close(client);
-	assert_int_equal(diag_has_socket(&f), 1); /* TIME_WAIT */
+	assert_int_equal(diag_has_socket(-1, &f), 1); /* TIME_WAIT */
 	close(listener);
 }
 
@@ -94,15 +94,15 @@ static void check_udp(const char *text, bool mapped)
 	struct sockaddr_storage ss;
 	socklen_t size = addr_to_sockaddr(at.daddr, at.dport, mapped, &ss);
 
-	assert_int_equal(diag_has_socket(&f), 1);
+	assert_int_equal(diag_has_socket(-1, &f), 1);
 	wild.dport = flow_of(any, IPPROTO_UDP, false).dport;
-	assert_int_equal(diag_has_socket(&wild), 0); /* a socket on any address has that port */
+	assert_int_equal(diag_has_socket(-1, &wild), 0); /* a socket on any address has that port */
 	assert_int_equal(connect(one, (struct sockaddr *)&ss, size), 0);
 	connected = flow_of(one, IPPROTO_UDP, true);
-	assert_int_equal(diag_has_socket(&connected), 1);
-	assert_int_equal(diag_has_socket(&f), 0);
+	assert_int_equal(diag_has_socket(-1, &connected), 1);
+	assert_int_equal(diag_has_socket(-1, &f), 0);
 	close(one);
-	assert_int_equal(diag_has_socket(&connected), 0);
+	assert_int_equal(diag_has_socket(-1, &connected), 0);
 	close(any);
 	close(peer);
 }

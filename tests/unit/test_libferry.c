@@ -6,7 +6,7 @@
  */
 #include "fake_agent.h"
 
-enum { OFFERED = 1, QUIESCE, ABORTED, COMMITTED, ARRIVED };
+enum { OFFERED = 1, QUIESCE, ABORTED, COMMITTED, ARRIVED, CONNECTED, LOST };
 
 struct app {
 	struct agent agent;
@@ -14,7 +14,7 @@ struct app {
 	struct ferry_unit *u;
 	int withdraw_in; /* that callback */
 	bool later;      /* quiesce() does not answer */
-	int calls[ARRIVED + 1];
+	int calls[LOST + 1];
 	char reason[32];
 	unsigned int before; /* descriptors */
 };
@@ -60,8 +60,15 @@ static void on_arrived(struct ferry_unit *u, void *arg)
 	called(arg, u, ARRIVED);
 }
 
-static const struct ferry_ops ops = { on_offered, on_quiesce, on_aborted, on_committed,
-				      on_arrived };
+static void on_connected(int error, void *arg)
+{
+	struct app *app = arg;
+
+	app->calls[error ? LOST : CONNECTED]++;
+}
+
+static const struct ferry_ops ops = { on_offered,   on_quiesce, on_aborted,
+				      on_committed, on_arrived, on_connected };
 
 static void start(struct app *app)
 {

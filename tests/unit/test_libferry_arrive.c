@@ -54,7 +54,7 @@ static void on_arrived(struct ferry_unit *u, void *arg)
 		ferry_withdraw(u);
 }
 
-static const struct ferry_ops ops = { on_reason, on_other, on_reason, on_other, on_arrived };
+static const struct ferry_ops ops = { on_reason, on_other, on_reason, on_other, on_arrived, NULL };
 
 static void start(struct app *app)
 {
@@ -140,7 +140,7 @@ struct bundle {
 static struct bundle good(void)
 {
 	struct bundle b = {
-		.b = { FERRY_BUNDLE_MAGIC, 3, {}, offsetof(struct bundle, state), 5 },
+		.b = { FERRY_BUNDLE_MAGIC, 3, {}, {}, offsetof(struct bundle, state), 5 },
 		.state = "state",
 		.unsent = { "unsent4", "unsent6" },
 		.d1 = { { [10] = 0xff, 0xff, 127, 0, 0, 9 }, htons(1234), 0, 3 },
@@ -332,11 +332,8 @@ static void the_agent_ends_at_any_point(void **state)
 		drop_fds(&app.agent);
 		close(app.agent.fd);
 		app.agent.fd = -1;
-		assert_int_equal(ferry_dispatch(app.f), -ECONNRESET);
+		assert_int_equal(ferry_dispatch(app.f), 0);
 		assert_int_equal(app.arrived, step > 2);
-		assert_int_equal(ferry_offer(app.f, &(int){ 0 }, NULL, 1, NULL,
-					     &(struct ferry_unit *){ NULL }),
-				 -EPIPE);
 		end(&app);
 	}
 }

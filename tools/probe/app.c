@@ -3,8 +3,7 @@
  * An application of libferry without its protocol: options, listeners, agent, main loop. The
  * life of its units is in app_unit.c; app.h is the contract.
  *
- * Does not restart what is broken but for one thing: the connection to the agent, tried again
- * every half second for as long as it takes.
+ * Does not restart what is broken; the connection to the agent is the library's to restore.
  *
  * Invariant: stdout gets whole JSON lines only; words for people go to stderr.
  */
@@ -22,8 +21,6 @@
 #include <unistd.h>
 
 #include "app_unit.h"
-
-#define AGENT_RETRY (NSEC_PER_SEC / 2)
 
 void app_event(const char *name, const char *fields, ...)
 {
@@ -140,44 +137,37 @@ static int listen_all(struct app *a)
 	return 0;
 }
 
-static void agent_lost(struct app *a, int err)
+void app_connected(int error, void *arg)
 {
-	app_event("agent-lost", "\"error\":\"%s\"", strerror(-err));
-	/* The descriptor is the library's to close: only forget it. */
-	loop_watch(a->loop, &a->agent_source, 0);
-	a->agent_source.fd = -1;
-	app_units_detach(a);
-	ferry_close(a->ferry);
-	a->ferry = NULL;
-	a->agent_retry = now_ns() + AGENT_RETRY;
+	struct app *a = arg;
+
+	if (error) {
+		app_event("agent-lost", "\"error\":\"%s\"", strerror(-error));
+		return;
+	}
+	app_event("registered", "\"kind\":\"%s\"", a->kind);
+	for (struct unit *u = a->units.next; u != &a->units; u = u->next)
+		if (!u->dead)
+			a->ops->offer(a, u); /* what was refused; the library has the rest */
 }
 
 static void agent_ready(struct source *s, uint32_t events)
 {
 	struct app *a = container_of(s, struct app, agent_source);
-	int err = ferry_dispatch(a->ferry);
 
 	(void)events;
-	if (err)
-		agent_lost(a, err);
+	ferry_dispatch(a->ferry);
 }
 
 static int agent_connect(struct app *a)
 {
 	int err = ferry_open(&a->ferry, a->agent, a->kind, &app_ferry_ops, a);
 
-	if (err) {
-		a->ferry = NULL;
-		a->agent_retry = now_ns() + AGENT_RETRY;
+	if (err)
 		return err;
-	}
-	a->agent_retry = NEVER;
 	a->agent_source = (struct source){ .fd = ferry_fd(a->ferry), .ready = agent_ready };
-	app_event("registered", "\"kind\":\"%s\"", a->kind);
-	for (struct unit *u = a->units.next; u != &a->units; u = u->next)
-		if (!u->dead)
-			a->ops->offer(a, u);
-	return 0;
+	app_connected(0, a);
+	return loop_watch(a->loop, &a->agent_source, EPOLLIN);
 }
 
 static void signal_ready(struct source *s, uint32_t events)
@@ -208,12 +198,6 @@ static void serve(struct app *a)
 		uint64_t now = now_ns(), until = a->ops->tick ? a->ops->tick(a, now) : NEVER;
 
 		app_units_reap(a);
-		if (!a->no_agent && !a->ferry && now >= a->agent_retry)
-			agent_connect(a);
-		if (a->ferry)
-			loop_watch(a->loop, &a->agent_source, EPOLLIN);
-		else if (!a->no_agent && a->agent_retry < until)
-			until = a->agent_retry;
 		if (loop_wait(a->loop, until))
 			return;
 	}

@@ -8,7 +8,8 @@
  *   quiesce:    stop(), save()          abort: go()         commit: destroy()
  *   arrival:    load(), go()
  *
- * Without the agent all goes on; when it comes back, offer() is called for every unit.
+ * Without the agent all goes on; when it comes back, offer() is called for every unit, of which
+ * those that it has refused are offered again.
  *
  * Invariant: while unit.frozen is set the application makes no call on the unit's sockets.
  */
@@ -68,7 +69,6 @@ struct app {
 	unsigned int n_listeners;
 	struct ferry *ferry;
 	struct source agent_source, signals;
-	uint64_t agent_retry; /* when to try the agent again */
 	struct unit units;    /* ring: sentinel */
 	int quit;
 	int failed; /* serving on would hide it: exit status 1 */

@@ -4,7 +4,7 @@
  * nothing of what is in a unit; prints one event for each step.
  *
  * A unit that was frozen when the agent died stays frozen, since the agent may have left its
- * sockets in repair; the answer to its next offer says that it lives here, and it goes on.
+ * sockets in repair; the next agent says whether it lives here or has gone.
  *
  * Invariant: a unit without a ferry handle is never moved, and is served like any other.
  */
@@ -44,12 +44,6 @@ void app_units_reap(struct app *a)
 		u->next->prev = u->prev;
 		a->ops->destroy(a, u);
 	}
-}
-
-void app_units_detach(struct app *a)
-{
-	for (struct unit *u = a->units.next; u != &a->units; u = u->next)
-		u->ferry = NULL;
 }
 
 static const char *uuid_text(const uint8_t *id, char out[UUID_TEXT])
@@ -197,6 +191,7 @@ static void unit_arrived(struct ferry_unit *fu, void *arg)
 }
 
 const struct ferry_ops app_ferry_ops = {
+	.connected = app_connected,
 	.offered = unit_offered,
 	.quiesce = unit_quiesce,
 	.aborted = unit_aborted,

@@ -13,8 +13,8 @@
 
 /* For ferry_open() with the struct app as its argument. */
 extern const struct ferry_ops app_ferry_ops;
-/* The agent is gone: no unit is known to it. Those that were frozen stay so until it is back. */
-void app_units_detach(struct app *a);
+/* The agent is gone (-errno), or there again: arg is the struct app. */
+void app_connected(int error, void *arg);
 void app_units_reap(struct app *a);
 
 #endif
