@@ -24,13 +24,16 @@ static bool over(const struct space *s, const struct ferry_flow *flow)
 	return space_has_socket(s, flow) == 0; /* else there, or not known now */
 }
 
+static bool process_gone(struct agent *a, const struct unit *u)
+{
+	return kill((pid_t)unit_record(&a->dp, u->index)->app, 0) && errno == ESRCH;
+}
+
 /* Its namespace cannot be asked, as no application of it has come (back). */
 static bool unseen(struct agent *a, const struct unit *u)
 {
-	pid_t pid = (pid_t)unit_record(&a->dp, u->index)->app;
-
 	return !u->space->own && u->space->diag < 0 && boottime_ns() - u->since_ns > UNSEEN_NS &&
-	       kill(pid, 0) && errno == ESRCH;
+	       process_gone(a, u);
 }
 
 static bool unit_ended(struct agent *a, const struct unit *u)
@@ -60,14 +63,32 @@ static void go_nowhere(struct agent *a, struct unit *u)
 	unit_forget(a, u);
 }
 
+/* Its application ended while no agent was there; what the kernel still has of its sockets was never
+ * frozen, else it were gone, too. Their FINs have to get out. */
+static void let_go(struct agent *a, struct unit *u)
+{
+	uint64_t word = unit_word(&a->dp, u->index);
+	uint32_t epoch = FERRY_WORD_EPOCH(word) + 2;
+	uint64_t opening = FERRY_WORD(epoch, FERRY_OPENING, FERRY_WORD_HOP(word));
+
+	if (FERRY_WORD_STATE(word) != FERRY_FENCED || !process_gone(a, u))
+		return;
+	if (unit_swap(&a->dp, u->index, word, opening))
+		unit_swap(&a->dp, u->index, opening, FERRY_WORD(epoch, FERRY_LOCAL, 0));
+}
+
 static void look_at_units(struct agent *a)
 {
 	for (struct unit *u = a->units, *next; u; u = next) {
 		char uuid[UUID_TEXT];
 
 		next = u->next;
-		if (u->app || u->move || !unit_ended(a, u))
+		if (u->app || u->move)
 			continue;
+		if (!unit_ended(a, u)) {
+			let_go(a, u);
+			continue;
+		}
 		log_info("unit %s has ended", uuid_text(u->uuid, uuid));
 		if (FERRY_WORD_STATE(unit_word(&a->dp, u->index)) == FERRY_FENCED)
 			go_nowhere(a, u);

@@ -17,7 +17,7 @@
 #include "move/unit.h"
 #include "repair/repair.h"
 
-#define GONE_NS (30 * SEC_NS) /* a unit that is nowhere is dropped, and then forgotten */
+#define GONE_NS (10 * SEC_NS) /* a unit that is nowhere is dropped, and then forgotten */
 #define PARK_MAX_NS (5 * SEC_NS) /* the record's deadline: what is parked longer is lost */
 
 enum { STAGE_DONE = 0, STAGE_WAIT = 1, STAGE_AGAIN = 2, STAGE_FAILED = -1 };

@@ -78,8 +78,8 @@ class Fleet(Net):
         if self.agents[host].poll() is not None:
             raise Failure(f"ferryd of {host} ended: {self.log(host)}")
         p = self.ferry(host, "status", check=False)
-        return (p.get("verdict") == "OK" and p["resolved"] == 2 and
-                self.log(host).count("is connected") >= 2)
+        return (p.get("verdict") == "OK" and p["resolved"] == p["connected"] == 2 and
+                p["agent"] == self.agents[host].pid)
 
     def ferry(self, host, *argv, check=True):
         """An operator's command on that host; its JSON."""
