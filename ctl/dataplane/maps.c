@@ -126,6 +126,12 @@ void maps_close(struct dataplane *d)
 	unmap(d->nexthops, sizeof(*d->nexthops) * FERRY_NODES);
 	table_close(&d->flows);
 	free(d->unit_freed);
+	d->flows.bucket4 = NULL;
+	d->flows.bucket6 = NULL;
+	d->words = NULL;
+	d->records = NULL;
+	d->nexthops = NULL;
+	d->unit_freed = NULL;
 	for (int i = 0; i < MAP_COUNT; i++)
 		close_fd(&d->map[i]);
 }
