@@ -65,9 +65,11 @@ static void count(struct load *l)
 		uint32_t state = FERRY_WORD_STATE(unit_word(l->dp, i));
 		bool ingress = unit_record(l->dp, i)->role == FERRY_ROLE_INGRESS;
 		unsigned int *n = state == FERRY_FENCED || state == FERRY_PREPARED ||
-						  state == FERRY_OPENING ? &l->moving :
+						  state == FERRY_OPENING ?
+					  &l->moving :
 				  state == FERRY_REMOTE ? ingress ? &l->entries : &l->away :
-				  l->breaks[i] ? &l->here : NULL;
+				  l->breaks[i]          ? &l->here :
+							  NULL;
 
 		if (!n)
 			continue;
@@ -85,21 +87,24 @@ static int refuse_loaded(struct dataplane *d, struct rtnl *n, const char *node, 
 	if (!breaks && force)
 		return 0;
 	if (!breaks) {
-		log_error("cannot read the tables of node %s, so that what it carries is not known: "
-			  "detach it with the build that made them, or with --force", node);
+		log_error(
+			"cannot read the tables of node %s, so that what it carries is not known: "
+			"detach it with the build that made them, or with --force",
+			node);
 		return -EBUSY;
 	}
 	table_walk(&d->flows, look_at_flow, &l);
 	count(&l);
 	if (!l.moving && !l.here && !l.away && !l.entries)
 		return 0;
-	log_line(force ? LOG_WARNING : LOG_ERR,
-		 "node %s carries connections that %s: units in mid-move: %u, served here: %u, moved "
-		 "away and reached through here: %u, sent on as an ingress: %u (%s%s); %s", node,
-		 force ? "break now" : "would break", l.moving, l.here, l.away, l.entries, l.named,
-		 l.moving + l.here + l.away + l.entries > NAMED ? " ..." : "",
-		 force ? "--force was given" :
-			 "move or end them, or give --force (ferry unit list shows them)");
+	log_line(
+		force ? LOG_WARNING : LOG_ERR,
+		"node %s carries connections that %s: units in mid-move: %u, served here: %u, moved "
+		"away and reached through here: %u, sent on as an ingress: %u (%s%s); %s",
+		node, force ? "break now" : "would break", l.moving, l.here, l.away, l.entries,
+		l.named, l.moving + l.here + l.away + l.entries > NAMED ? " ..." : "",
+		force ? "--force was given" :
+			"move or end them, or give --force (ferry unit list shows them)");
 	return force ? 0 : -EBUSY;
 }
 
@@ -124,8 +129,10 @@ static int take_off(struct dataplane *d, struct rtnl *n, const char *node)
 	if (d->home)
 		addresses = rtnl_sweep(n);
 	else
-		log_warning("no device of node %s is left, and this is not its network namespace: if "
-			    "that is still there, its lo may have addresses of the node", node);
+		log_warning(
+			"no device of node %s is left, and this is not its network namespace: if "
+			"that is still there, its lo may have addresses of the node",
+			node);
 	if (addresses < 0) {
 		log_error("cannot take the addresses of node %s off lo: %s; detach it again", node,
 			  strerror(-addresses));

@@ -20,6 +20,7 @@ static int unit_of_flow(struct cli *c, const char *tuple, char uuid[UUID_TEXT])
 
 	if (!r)
 		uuid_text(unit_record(&c->view, unit)->uuid, uuid);
+	c->pins = false; /* what is printed is the agent's answer */
 	return r;
 }
 

@@ -49,10 +49,9 @@ int fence_off(struct dataplane *d, uint32_t ifindex, bool clsact)
 	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS; /* the qdisc itself */
 	if (!r && clsact && !filters)
 		r = bpf_tc_hook_destroy(&hook);
-	return r && r != -ENOENT ?
-		       dataplane_fail(r, "cannot take the fence off device %u: %s", ifindex,
-				      strerror(-r)) :
-		       0;
+	return r && r != -ENOENT ? dataplane_fail(r, "cannot take the fence off device %u: %s",
+						  ifindex, strerror(-r)) :
+				   0;
 }
 
 /* The device that the pinned link holds, 0: it is gone, or XDP was taken off it. */
