@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 
 #define SCHEMA 1 /* of every object's keys */
+#define ANSWER_MAX (256 << 10) /* 253 sockets, a reason each */
 
 static void print_json(json_t *object)
 {
@@ -135,7 +136,7 @@ static json_t *agent_pid(const struct cli *c)
 
 int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer)
 {
-	static char buf[65536];
+	static char buf[ANSWER_MAX];
 	_cleanup_close_ int fd = -1;
 	struct pollfd p = { .events = POLLIN };
 	char *text = json_dumps(request, JSON_COMPACT);
