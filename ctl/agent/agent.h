@@ -7,9 +7,11 @@
 #ifndef AGENT_H
 #define AGENT_H
 
+#include <jansson.h>
 #include <systemd/sd-event.h>
 #include "agent/config.h"
 #include "dataplane/dataplane.h"
+#include "move/estimate.h"
 #include "net/rtnl.h"
 #include "peer/channel.h"
 
@@ -26,6 +28,7 @@ struct agent {
 	struct vip *vips;
 	struct space *spaces;
 	uint32_t next_request;
+	struct estimate freezes; /* of moves away */
 	uint64_t netns; /* cookie of the network namespace it works in */
 };
 
@@ -40,6 +43,10 @@ void command_run(struct agent *a, int fd, const char *request, size_t size);
 /* A move that a command asked for has ended; failure: NULL or a refusal's id. Closes fd. */
 struct move;
 void command_moved(int fd, const struct move *m, const char *failure, const char *detail);
+/* command_dry.c: a dry run has ended. Closes fd. */
+void command_judged(int fd, const struct move *m);
+/* Sends one object, and closes fd. */
+void command_answer(int fd, json_t *object);
 
 /* nodes.c: channels to the other nodes, and the next hops towards them. */
 int nodes_start(struct agent *a);
@@ -69,5 +76,7 @@ void nodes_forget_known(struct agent *a, uint32_t node);
 /* vip.c: addresses made deliverable here, for as long as somebody needs them. */
 int vip_acquire(struct agent *a, const uint8_t addr[16]);
 void vip_release(struct agent *a, const uint8_t addr[16]);
+/* Those that an earlier agent made deliverable, and nobody needs (any more). */
+void vips_sweep(struct agent *a);
 
 #endif

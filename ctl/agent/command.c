@@ -14,7 +14,7 @@
 #include "move/move.h"
 #include "move/refusal.h"
 
-static void answer(int fd, json_t *object)
+void command_answer(int fd, json_t *object)
 {
 	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
 
@@ -27,7 +27,7 @@ static void answer(int fd, json_t *object)
 
 static void failed(int fd, const char *refusal, const char *detail)
 {
-	answer(fd, json_pack("{s:s, s:s, s:s}", "error", refusal, "text", refusal_text(refusal),
+	command_answer(fd, json_pack("{s:s, s:s, s:s}", "error", refusal, "text", refusal_text(refusal),
 			     "detail", detail ? detail : ""));
 }
 
@@ -52,11 +52,13 @@ void command_moved(int fd, const struct move *m, const char *failure, const char
 			failed(fd, failure, detail);
 		return;
 	}
+	estimate_learn(&m->agent->freezes, freeze_us(m), m->count,
+		       m->queued[0] + m->queued[1] + m->queued[2]);
 	log_info("unit %s moved to %s: %u sockets, %.0f us frozen", uuid, to->name, m->count,
 		 freeze_us(m));
 	if (fd < 0)
 		return;
-	answer(fd, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
+	command_answer(fd, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
 			     "unit", uuid, "from", m->agent->config.self->name, "to", to->name,
 			     "epoch", (json_int_t)m->epoch + 1, "sockets", (int)m->count, "extracted",
 			     m->again ? 2 : 1, "freeze_us", freeze_us(m), "queued_bytes", "recv", (json_int_t)m->queued[0], "sent",
@@ -82,7 +84,9 @@ static const char *whereabouts(struct agent *a, const uint8_t uuid[16], char *te
 	return text;
 }
 
-static void run_move(struct agent *a, int fd, const char *unit, const char *to)
+/* start: move_start() or move_dry_run() */
+static void run_move(struct agent *a, int fd, const char *unit, const char *to,
+		     typeof(move_start) *start)
 {
 	const struct config_node *node = config_node_by_name(&a->config, to);
 	const char *refusal;
@@ -95,7 +99,7 @@ static void run_move(struct agent *a, int fd, const char *unit, const char *to)
 		failed(fd, "no-such-unit", whereabouts(a, uuid, where, sizeof(where)));
 	else if (!node)
 		failed(fd, "no-such-node", to);
-	else if (move_start(a, u, node->number, fd, &refusal))
+	else if (start(a, u, node->number, fd, &refusal))
 		failed(fd, refusal, to);
 }
 
@@ -104,7 +108,7 @@ static void ping(struct agent *a, int fd)
 	const char *missing;
 	unsigned int connected = nodes_connected(a, &missing);
 
-	answer(fd, json_pack("{s:s, s:i, s:i, s:s*}", "node", a->config.self->name, "pid",
+	command_answer(fd, json_pack("{s:s, s:i, s:i, s:s*}", "node", a->config.self->name, "pid",
 			     (int)getpid(), "connected", (int)connected, "missing", missing));
 }
 
@@ -117,7 +121,9 @@ void command_run(struct agent *a, int fd, const char *request, size_t size)
 				   "to", &to))
 		failed(fd, "bad-command", "a JSON object with a command is wanted");
 	else if (!strcmp(verb, "move"))
-		run_move(a, fd, unit, to);
+		run_move(a, fd, unit, to, move_start);
+	else if (!strcmp(verb, "dry-run"))
+		run_move(a, fd, unit, to, move_dry_run);
 	else if (!strcmp(verb, "ping"))
 		ping(a, fd);
 	else

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include "agent/agent.h"
+#include "agent/detach.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -20,17 +20,18 @@
 
 static const char usage[] =
 	"Usage: ferryd --node NAME [--config FILE] [--socket PATH]\n"
-	"       ferryd --node NAME --detach\n"
+	"       ferryd --node NAME --detach [--force] [--socket PATH]\n"
 	"\n"
 	"  -n, --node NAME    this node's name in the configuration; everything it keeps hangs off it\n"
 	"  -c, --config FILE  default /etc/ferry/ferry.conf\n"
 	"  -s, --socket PATH  for applications and commands; default /run/ferry/NAME.sock\n"
-	"      --detach       take programs and pins off, in the node's network namespace, and end\n"
+	"      --detach       take the node off, in its network namespace: nothing is left of it\n"
+	"      --force        so even where connections break by it\n"
 	"  -h, --help\n";
 
 struct options {
 	const char *node, *config, *socket;
-	bool detach;
+	bool detach, force;
 };
 
 static int parse(int argc, char **argv, struct options *o)
@@ -40,6 +41,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "config", required_argument, NULL, 'c' },
 		{ "socket", required_argument, NULL, 's' },
 		{ "detach", no_argument, NULL, 'd' },
+		{ "force", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' },
 		{},
 	};
@@ -60,6 +62,9 @@ static int parse(int argc, char **argv, struct options *o)
 		case 'd':
 			o->detach = true;
 			break;
+		case 'f':
+			o->force = true;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -67,7 +72,9 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		}
 	}
-	return optind == argc && o->node && config_valid_name(o->node) ? 0 : -EINVAL;
+	return optind == argc && o->node && config_valid_name(o->node) && o->force <= o->detach ?
+		       0 :
+		       -EINVAL;
 }
 
 static void settings(const struct config *c, struct dataplane_settings *s)
@@ -181,6 +188,8 @@ static int start(struct agent *a, const char *socket_path)
 
 	r = r ? r : write_services(a);
 	r = r ? r : units_adopt(a);
+	if (!r)
+		vips_sweep(a);
 	if (r) {
 		log_error("cannot write peers and services, or read units: %s", strerror(-r));
 		return r;
@@ -228,18 +237,6 @@ static void raise_limit(void)
 		log_warning("cannot raise the number of descriptors: %s", strerror(errno));
 }
 
-static int detach(const struct options *o)
-{
-	struct dataplane d;
-	int r = dataplane_lock_only(&d, o->node);
-
-	r = r ? r : dataplane_detach(&d);
-	if (r)
-		log_error("%s", dataplane_error());
-	dataplane_close(&d);
-	return r;
-}
-
 int main(int argc, char **argv)
 {
 	struct dataplane_settings s;
@@ -257,20 +254,21 @@ int main(int argc, char **argv)
 	prctl(PR_SET_DUMPABLE, 0); /* queues of strangers pass through here */
 	if (fault_init())
 		return 2;
+	snprintf(path, sizeof(path), "/run/ferry/%s.sock", o.node);
 	if (o.detach)
-		return detach(&o) ? 1 : 0;
+		return detach_node(o.node, o.socket ? o.socket : path, o.force);
 	if (config_load(&a.config, o.config, o.node, error, sizeof(error))) {
 		log_error("%s", error);
 		return 1;
 	}
-	snprintf(path, sizeof(path), "/run/ferry/%s.sock", o.node);
-	if (!o.socket && mkdir("/run/ferry", 0755) && errno != EEXIST)
-		log_warning("cannot make /run/ferry: %s", strerror(errno));
+	if (!o.socket)
+		run_dir_make();
 	settings(&a.config, &s);
 	raise_limit();
 	r = boot_id(a.boot);
 	r = r ? r : rtnl_open(&a.rtnl);
 	a.netns = r ? 0 : socket_netns(a.rtnl.fd);
+	s.netns = a.netns;
 	if (r) {
 		log_error("cannot start: %s", strerror(-r));
 		return 1;
@@ -279,6 +277,8 @@ int main(int argc, char **argv)
 		log_error("%s", dataplane_error());
 		return 1;
 	}
+	a.dp.filters = detach_filters;
+	a.dp.filters_arg = &a.rtnl;
 	r = run(&a, o.socket ? o.socket : path);
 	dataplane_close(&a.dp);
 	return r ? 1 : 0;

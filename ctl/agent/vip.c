@@ -50,6 +50,20 @@ int vip_acquire(struct agent *a, const uint8_t addr[16])
 	return 0;
 }
 
+static bool wanted(const uint8_t addr[16], void *arg)
+{
+	return *find(arg, addr);
+}
+
+void vips_sweep(struct agent *a)
+{
+	int n = rtnl_sweep(&a->rtnl, wanted, a);
+
+	if (n)
+		log_info("%d addresses on lo were left by an earlier agent%s%s", n < 0 ? 0 : n,
+			 n < 0 ? ": " : "", n < 0 ? strerror(-n) : "");
+}
+
 void vip_release(struct agent *a, const uint8_t addr[16])
 {
 	struct vip **at = find(a, addr), *v = *at;

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 
 #define SCHEMA 1 /* of every object's keys */
+#define ANSWER_MAX (256 << 10) /* 253 sockets, a reason each */
 
 static void print_json(json_t *object)
 {
@@ -38,35 +39,41 @@ int cli_error(struct cli *c, int code, const char *id, const char *format, ...)
 	return code;
 }
 
-/* The only node that is pinned on this machine. */
-static const char *only_node(void)
+/* The only node that is pinned on this machine, or *n of them, or *n is -errno. */
+static const char *only_node(int *n)
 {
 	static char name[64];
 	DIR *dir = opendir(PIN_ROOT);
-	int n = 0;
 
+	*n = dir || errno == ENOENT ? 0 : -errno;
 	for (struct dirent *e; dir && (e = readdir(dir));) {
 		if (e->d_name[0] == '.')
 			continue;
 		snprintf(name, sizeof(name), "%.63s", e->d_name);
-		n++;
+		++*n;
 	}
 	if (dir)
 		closedir(dir);
-	return n == 1 ? name : NULL;
+	return *n == 1 ? name : NULL;
 }
 
 static int choose_node(struct cli *c)
 {
+	int n = 0;
+
 	if (!c->node)
 		c->node = getenv("FERRY_NODE");
 	if (!c->node)
-		c->node = only_node();
+		c->node = only_node(&n);
 	if (c->node)
 		return EXIT_OK;
-	return cli_error(c, EXIT_USAGE, "no-node", "not exactly one node is set up under %s (and "
-						   "readable): name it with --node",
-			 PIN_ROOT);
+	if (n < 0)
+		return cli_error(c, EXIT_USAGE, "no-node", "cannot read " PIN_ROOT ": %s; be root",
+				 strerror(-n));
+	return cli_error(c, EXIT_USAGE, "no-node",
+			 n ? "several nodes are set up under " PIN_ROOT ": name one with --node" :
+			     "no node is set up under " PIN_ROOT " (which ip netns exec hides: use "
+			     "nsenter --net)");
 }
 
 int cli_view(struct cli *c)
@@ -76,37 +83,60 @@ int cli_view(struct cli *c)
 	if (r)
 		return r;
 	r = dataplane_view(&c->view, c->node);
+	c->pins = true;
 	return r ? cli_error(c, r == -ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED, "no-pins", "%s",
 			     dataplane_error()) :
 		   EXIT_OK;
 }
 
+/* flags: SOCK_NONBLOCK. A descriptor, or -errno. */
+static int open_socket(const struct cli *c, int flags, struct sockaddr_un *un)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), r;
+
+	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (c->socket)
+		snprintf(un->sun_path, sizeof(un->sun_path), "%s", c->socket);
+	else
+		snprintf(un->sun_path, sizeof(un->sun_path), "/run/ferry/%s.sock", c->node);
+	if (fd >= 0 && !connect(fd, (struct sockaddr *)un, sizeof(*un)))
+		return fd;
+	r = -errno;
+	close_fd(&fd);
+	return r;
+}
+
 static int connect_agent(struct cli *c)
 {
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un un;
+	int fd = open_socket(c, 0, &un);
 
-	if (c->socket)
-		snprintf(un.sun_path, sizeof(un.sun_path), "%s", c->socket);
-	else
-		snprintf(un.sun_path, sizeof(un.sun_path), "/run/ferry/%s.sock", c->node);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&un, sizeof(un))) {
-		int denied = errno == EACCES;
-		int r = cli_error(c, EXIT_FAILED, "no-agent", "%s: %s; %s%s", un.sun_path,
-				  strerror(errno),
-				  denied ? "be root, or in the group ferry" :
-					   "is ferryd running? ferryd --node ",
-				  denied ? "" : c->node);
+	if (fd >= 0)
+		return fd;
+	return -cli_error(c, EXIT_FAILED, "no-agent", "%s: %s; %s%s", un.sun_path, strerror(-fd),
+			  fd == -EACCES ? "be root, or in the group ferry" :
+					  "is ferryd running? ferryd --node ",
+			  fd == -EACCES ? "" : c->node);
+}
 
-		close_fd(&fd);
-		return -r;
-	}
-	return fd;
+/* Whether there is an agent, without asking it anything: its pid, 0 none, null not known. */
+static json_t *agent_pid(const struct cli *c)
+{
+	struct sockaddr_un un;
+	_cleanup_close_ int fd = open_socket(c, SOCK_NONBLOCK, &un);
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (fd == -ENOENT || fd == -ECONNREFUSED)
+		return json_integer(0);
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+		return json_null();
+	return json_integer(peer.pid);
 }
 
 int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer)
 {
-	static char buf[65536];
+	static char buf[ANSWER_MAX];
 	_cleanup_close_ int fd = -1;
 	struct pollfd p = { .events = POLLIN };
 	char *text = json_dumps(request, JSON_COMPACT);
@@ -190,10 +220,17 @@ static void print_members(json_t *object, const char *prefix)
 int cli_print(struct cli *c, json_t *object, const char *key, const struct column *columns,
 	      unsigned int n)
 {
+	json_t *agent = c->pins && !json_object_get(object, "agent") ? agent_pid(c) : NULL;
+
 	if (c->json) {
+		if (agent)
+			json_object_set_new(object, "agent", agent);
 		print_json(object);
 		return EXIT_OK;
 	}
+	if (json_is_integer(agent) && !json_integer_value(agent))
+		fprintf(stderr, "ferry: no agent answers: this is read from what is pinned\n");
+	json_decref(agent);
 	print_members(object, "");
 	if (key)
 		print_table(json_object_get(object, key), columns, n);

@@ -19,6 +19,7 @@ struct cli {
 	bool json;
 	bool quiet; /* an error is an answer, not talk */
 	struct dataplane view; /* of the pins; opened by cli_view() */
+	bool pins;             /* what is printed is from there, with the agent or without */
 };
 
 struct verb {
@@ -33,7 +34,8 @@ int cli_view(struct cli *c);
 int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer);
 int cli_error(struct cli *c, int code, const char *id, const char *format, ...) _printf_(4, 5);
 
-/* Prints the object and drops it. Text: rows of the array `key` under these columns, then the
+/* Prints the object and drops it; what is read from the pins says whether there is an agent: -j by the
+ * key agent, text on stderr where there is none. Text: rows of the array `key` under these columns, then the
  * object's other plain members as "name: value". */
 struct column {
 	const char *key, *title;

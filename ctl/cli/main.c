@@ -12,7 +12,8 @@ static const struct verb verbs[] = {
 	{ "flow", "show", cmd_flow_show, "TUPLE", "one flow: 'tcp REMOTE:PORT > LOCAL:PORT'" },
 	{ "unit", "list", cmd_unit_list, "", "units that live here or have" },
 	{ "unit", "show", cmd_unit_show, "UNIT", "one unit with its flows" },
-	{ "move", NULL, cmd_move, "UNIT|--flow TUPLE --to NODE", "move a unit to another node" },
+	{ "move", NULL, cmd_move, "UNIT|--flow TUPLE --to NODE [--dry-run]",
+	  "move a unit to another node, or say whether it would" },
 	{ "counters", NULL, cmd_counters, "[--all]", "packets by what became of them" },
 };
 
@@ -25,7 +26,7 @@ static int usage(FILE *to, int code)
 		snprintf(name, sizeof(name), "%s %s%s%s", verbs[i].object,
 			 verbs[i].name ? verbs[i].name : "", verbs[i].name ? " " : "",
 			 verbs[i].arguments);
-		fprintf(to, "  %-36s %s\n", name, verbs[i].help);
+		fprintf(to, "  %-46s %s\n", name, verbs[i].help);
 	}
 	fputs("\n-j prints JSON. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 degraded.\n", to);
 	return code;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The programs on devices: an XDP link each, pinned, and a TC filter on egress. A link or filter is
- * replaced in place, never detached first; what is taken off is taken off whole, or it is an error.
+ * replaced in place, never detached first; detach.c takes them off. Where the filter's clsact qdisc
+ * was not there before, the link is pinned a second time, as link_DEVICE:clsact: that the qdisc is
+ * ours to remove is then known for as long as this very device is.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <dirent.h>
 #include <errno.h>
 #include <linux/if_link.h>
 #include <stdio.h>
@@ -16,11 +17,8 @@
 #include "egress.skel.h"
 #include "steer.skel.h"
 
-#define TC_PRIORITY 0x4652
-#define TC_HANDLE 1
-
 /* A pinned link, where it still holds this device. */
-static int pinned_link(const char *path, uint32_t ifindex)
+static int pinned_link(const char *path, const char *claim, uint32_t ifindex)
 {
 	struct bpf_link_info info = {};
 	uint32_t size = sizeof(info);
@@ -31,25 +29,34 @@ static int pinned_link(const char *path, uint32_t ifindex)
 	if (bpf_obj_get_info_by_fd(fd, &info, &size) || info.xdp.ifindex != ifindex) {
 		close(fd);
 		unlink(path); /* of a device that is gone */
+		unlink(claim);
 		return -ENOENT;
 	}
 	return fd;
 }
 
-static int attach_xdp(struct dataplane *d, const char *ifname, uint32_t ifindex)
+static int pin(int link, const char *path)
+{
+	if (!bpf_obj_pin(link, path) || errno == EEXIST)
+		return 0;
+	return dataplane_fail(-errno, "cannot pin %s: %s", path, strerror(errno));
+}
+
+static int attach_xdp(struct dataplane *d, const char *ifname, uint32_t ifindex, bool clsact)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = XDP_FLAGS_DRV_MODE);
-	int program = bpf_program__fd(d->steer->progs.ferry_steer);
+	int program = bpf_program__fd(d->steer->progs.ferry_steer), r;
 	_cleanup_close_ int link = -1;
-	char path[256];
+	char path[256], claim[264];
 
 	snprintf(path, sizeof(path), "%s/link_%s", d->root, ifname);
-	link = pinned_link(path, ifindex);
+	snprintf(claim, sizeof(claim), "%s" CLSACT_CLAIM, path);
+	link = pinned_link(path, claim, ifindex);
 	if (link >= 0) {
 		if (bpf_link_update(link, program, NULL))
 			return dataplane_fail(-errno, "cannot replace the XDP program of %s: %s",
 					      ifname, strerror(errno));
-		return 0;
+		return clsact ? pin(link, claim) : 0;
 	}
 	link = bpf_link_create(program, (int)ifindex, BPF_XDP, &opts);
 	if (link < 0)
@@ -57,12 +64,15 @@ static int attach_xdp(struct dataplane *d, const char *ifname, uint32_t ifindex)
 				      "cannot attach to %s in native mode: %s; another XDP program "
 				      "may own it (ip link show %s), or its driver has no native XDP",
 				      ifname, strerror(errno), ifname);
-	if (bpf_obj_pin(link, path))
-		return dataplane_fail(-errno, "cannot pin %s: %s", path, strerror(errno));
-	return 0;
+	r = pin(link, path);
+	r = r ? r : clsact ? pin(link, claim) : 0;
+	if (r)
+		unlink(path); /* the caller takes the qdisc back */
+	return r;
 }
 
-static int attach_tc(struct dataplane *d, const char *ifname, uint32_t ifindex)
+/* *made: there was no clsact. */
+static int attach_tc(struct dataplane *d, const char *ifname, uint32_t ifindex, bool *made)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = (int)ifindex, .attach_point = BPF_TC_EGRESS);
 	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY,
@@ -72,6 +82,7 @@ static int attach_tc(struct dataplane *d, const char *ifname, uint32_t ifindex)
 
 	if (r && r != -EEXIST)
 		return dataplane_fail(r, "cannot add clsact to %s: %s", ifname, strerror(-r));
+	*made = !r;
 	r = bpf_tc_attach(&hook, &opts);
 	return r ? dataplane_fail(r, "cannot attach to %s's egress: %s", ifname, strerror(-r)) : 0;
 }
@@ -79,76 +90,17 @@ static int attach_tc(struct dataplane *d, const char *ifname, uint32_t ifindex)
 int dataplane_attach(struct dataplane *d, const char *ifname)
 {
 	uint32_t ifindex = if_nametoindex(ifname);
+	bool made = false;
+	char path[256];
 	int r;
 
 	if (!ifindex)
 		return dataplane_fail(-ENODEV, "no device %s in this network namespace", ifname);
 	/* the fence first: a unit that may not send must not, whatever comes in */
-	r = attach_tc(d, ifname, ifindex);
-	return r ? r : attach_xdp(d, ifname, ifindex);
-}
-
-/* Takes the fence and the program off the device of a pinned link. */
-static int detach_link(const char *path, const char *ifname)
-{
-	LIBBPF_OPTS(bpf_tc_hook, hook, .attach_point = BPF_TC_EGRESS);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
-	struct bpf_link_info info = {};
-	uint32_t size = sizeof(info);
-	_cleanup_close_ int fd = bpf_obj_get(path);
-	int r;
-
-	if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &size) && info.xdp.ifindex) {
-		hook.ifindex = (int)info.xdp.ifindex;
-		if (if_nametoindex(ifname) != info.xdp.ifindex)
-			return dataplane_fail(-ENODEV,
-					      "%s is not in this network namespace: detach in the "
-					      "node's own",
-					      ifname);
-		r = bpf_tc_detach(&hook, &opts);
-		if (r && r != -ENOENT && r != -EINVAL) /* EINVAL: no clsact */
-			return dataplane_fail(r, "cannot detach from %s's egress: %s", ifname,
-					      strerror(-r));
-	}
-	unlink(path);
-	return 0;
-}
-
-static bool listed(const char *ifname, const char (*ifnames)[IFNAMSIZ], unsigned int n)
-{
-	for (unsigned int i = 0; i < n; i++)
-		if (!strcmp(ifname, ifnames[i]))
-			return true;
-	return false;
-}
-
-int dataplane_prune_links(struct dataplane *d, const char (*ifnames)[IFNAMSIZ], unsigned int n)
-{
-	DIR *dir = opendir(d->root);
-	char path[512];
-	int r = 0;
-
-	for (struct dirent *e; !r && dir && (e = readdir(dir));) {
-		if (strncmp(e->d_name, "link_", 5) || listed(e->d_name + 5, ifnames, n))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", d->root, e->d_name);
-		r = detach_link(path, e->d_name + 5);
-	}
-	if (dir)
-		closedir(dir);
-	return r;
-}
-
-int dataplane_detach(struct dataplane *d)
-{
-	int r = dataplane_prune_links(d, NULL, 0);
-	char path[256];
-
-	for (int i = 0; !r && i < MAP_COUNT; i++) {
-		snprintf(path, sizeof(path), "%s/%s", d->root, map_names[i]);
-		unlink(path);
-	}
-	if (!r && rmdir(d->root) && errno != ENOENT)
-		r = dataplane_fail(-errno, "cannot remove %s: %s", d->root, strerror(errno));
+	r = attach_tc(d, ifname, ifindex, &made);
+	r = r ? r : attach_xdp(d, ifname, ifindex, made);
+	snprintf(path, sizeof(path), "%s/link_%s", d->root, ifname);
+	if (r && access(path, F_OK)) /* nothing steers there, and no pin would tell of the fence */
+		fence_off(d, ifindex, made);
 	return r;
 }

@@ -29,22 +29,54 @@ static void set_root(struct dataplane *d, const char *name)
 	snprintf(d->root, sizeof(d->root), "%s/%s", PIN_ROOT, name);
 }
 
-static int lock_root(struct dataplane *d)
-{
-	struct statfs fs;
+#define LOCK_TRIES 100 /* another node, or this one, may be taken off while we come */
 
-	if (statfs("/sys/fs/bpf", &fs) || fs.f_type != BPF_FS_MAGIC)
-		return dataplane_fail(-ENOENT, "/sys/fs/bpf is not a bpf file system: mount -t bpf "
-					       "bpf /sys/fs/bpf (ip netns exec hides it: use nsenter)");
-	if ((mkdir(PIN_ROOT, 0700) && errno != EEXIST) || (mkdir(d->root, 0700) && errno != EEXIST))
-		return dataplane_fail(-errno, "cannot make %s: %s", d->root, strerror(errno));
+/* -EAGAIN: it was taken away meanwhile. */
+static int try_lock(struct dataplane *d)
+{
+	struct stat st;
+
 	d->lock = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (d->lock < 0 && errno == ENOENT)
+		return -EAGAIN;
 	if (d->lock < 0)
 		return dataplane_fail(-errno, "cannot open %s: %s", d->root, strerror(errno));
 	if (flock(d->lock, LOCK_EX | LOCK_NB))
-		return dataplane_fail(-errno, "%s is locked: another agent of this node is running",
+		return dataplane_fail(-EBUSY, "%s is locked: another agent of this node is running",
 				      d->root);
-	return 0;
+	if (!fstat(d->lock, &st) && st.st_nlink)
+		return 0;
+	close_fd(&d->lock);
+	return -EAGAIN;
+}
+
+static int check_bpffs(void)
+{
+	struct statfs fs;
+
+	if (!statfs("/sys/fs/bpf", &fs) && fs.f_type == BPF_FS_MAGIC)
+		return 0;
+	return dataplane_fail(-ENODEV, "/sys/fs/bpf is not a bpf file system: mount -t bpf bpf "
+				       "/sys/fs/bpf (ip netns exec hides it: use nsenter --net)");
+}
+
+static int lock_root(struct dataplane *d)
+{
+	int r = check_bpffs();
+
+	if (r)
+		return r;
+	r = -EAGAIN;
+	for (int i = 0; r == -EAGAIN && i < LOCK_TRIES; i++) {
+		if ((!mkdir(PIN_ROOT, 0700) || errno == EEXIST) &&
+		    (!mkdir(d->root, 0700) || errno == EEXIST))
+			r = try_lock(d);
+		else if (errno != ENOENT)
+			r = dataplane_fail(-errno, "cannot make %s: %s", d->root, strerror(errno));
+	}
+	return r == -EAGAIN ? dataplane_fail(r, "cannot make %s: it is taken away again and again",
+					     d->root) :
+			      r;
 }
 
 /* Sizes and seed of what is pinned already; else fresh ones. */
@@ -223,10 +255,11 @@ int dataplane_open(struct dataplane *d, const struct dataplane_settings *s)
 	int r;
 
 	set_root(d, s->name);
-	d->writer = true;
+	d->writer = d->home = true;
 	libbpf_set_print(libbpf_quiet);
 	r = lock_root(d);
 	r = r ? r : choose_control(d, s);
+	d->control.netns = (uint32_t)s->netns;
 	r = r ? r : load(d, s);
 	if (!r && bpf_map_update_elem(bpf_map__fd(d->steer->maps.control), &zero, &d->control,
 				      BPF_ANY))
@@ -249,16 +282,28 @@ int dataplane_view(struct dataplane *d, const char *name)
 	int r;
 
 	set_root(d, name);
-	r = maps_open(d);
+	r = check_bpffs();
+	r = r ? r : maps_open(d);
 	if (r)
 		dataplane_close(d);
 	return r;
 }
 
-int dataplane_lock_only(struct dataplane *d, const char *name)
+int dataplane_take(struct dataplane *d, const char *name)
 {
+	int r;
+
 	set_root(d, name);
-	return lock_root(d);
+	libbpf_set_print(libbpf_quiet);
+	r = check_bpffs();
+	r = r ? r : try_lock(d);
+	if (r)
+		return r == -EAGAIN ? -ENOENT : r;
+	if (maps_open(d)) { /* of another layout, or never whole */
+		maps_close(d);
+		d->control = (struct ferry_control){};
+	}
+	return 0;
 }
 
 void dataplane_close(struct dataplane *d)

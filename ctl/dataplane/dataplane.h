@@ -6,7 +6,6 @@
  *   2 ... services, peers, next hops, units are written ...
  *   3 dataplane_attach()  each device: XDP (native) and TC egress, new before old
  *   4 dataplane_close()   unmaps and unlocks; what is pinned goes on working
- *     dataplane_detach()  instead: nothing is left
  *
  * Or, reading only, without a lock: dataplane_view().
  * Invariant: one writer for as long as the lock is held; unit words change by compare-and-swap.
@@ -31,6 +30,7 @@ struct dataplane_settings {
 	uint8_t self4[4], self6[16]; /* tunnel addresses, zero: none */
 	uint32_t buckets4, buckets6, stash, units;
 	bool no_fence_in, no_fence_out; /* negative controls */
+	uint64_t netns; /* cookie of the network namespace it works in */
 };
 
 struct dataplane {
@@ -48,6 +48,10 @@ struct dataplane {
 	uint8_t *unit_freed; /* bitmap: freed since the last grace period */
 	struct steer_bpf *steer;
 	struct egress_bpf *egress;
+	bool home; /* this is the node's network namespace: its devices go by their names here */
+	/* How many TC filters a device has, or -errno. Set before anything is attached or detached. */
+	int (*filters)(void *arg, uint32_t ifindex);
+	void *filters_arg;
 };
 
 /* A sentence for the last failure of open, view or attach: cause and remedy. */
@@ -56,10 +60,22 @@ const char *dataplane_error(void);
 int dataplane_open(struct dataplane *d, const struct dataplane_settings *s);
 int dataplane_view(struct dataplane *d, const char *name);
 int dataplane_attach(struct dataplane *d, const char *ifname);
-/* Just the lock, for dataplane_detach(). */
-int dataplane_lock_only(struct dataplane *d, const char *name);
 void dataplane_close(struct dataplane *d);
-/* Detaches the programs from every device, unpins everything. */
+
+/*
+ * Taking a node off (detach.c), in this order:
+ *   1 dataplane_take()          the lock, and the tables to look at: d->words is NULL where they
+ *                               cannot be read. -ENOENT: there is no such node
+ *   2 dataplane_attached()      links that still hold a device, all of them in this network
+ *                               namespace, or -errno; sets home, where the pins do not tell
+ *   3 dataplane_detach_steer()  XDP off every device
+ *     ... addresses go: what is still sent is stopped by the fence ...
+ *   4 dataplane_detach()        fences, qdiscs, pins
+ * Each can be done again after a failure.
+ */
+int dataplane_take(struct dataplane *d, const char *name);
+int dataplane_attached(struct dataplane *d, uint64_t netns);
+int dataplane_detach_steer(struct dataplane *d);
 int dataplane_detach(struct dataplane *d);
 
 /* Waits until every packet that was in a program when it was called has left it (about 7 ms). */

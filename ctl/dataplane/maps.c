@@ -93,6 +93,14 @@ static int map_all(struct dataplane *d)
 	return d->unit_freed && !table_init(t) ? 0 : dataplane_fail(-ENOMEM, "out of memory");
 }
 
+static int no_map(const struct dataplane *d, const char *name, int error)
+{
+	return dataplane_fail(error, "cannot open %s/%s: %s; %s", d->root, name, strerror(-error),
+			      error == -ENOENT ? "no node of that name is set up here: ls " PIN_ROOT :
+			      error == -EACCES || error == -EPERM ? "only root may read pins" :
+								    "is it a pin of ferry's?");
+}
+
 int maps_open(struct dataplane *d)
 {
 	int r;
@@ -100,10 +108,7 @@ int maps_open(struct dataplane *d)
 	for (int i = 0; i < MAP_COUNT; i++) {
 		d->map[i] = pinned(d, map_names[i]);
 		if (d->map[i] < 0)
-			return dataplane_fail(d->map[i],
-					      "cannot open %s/%s: %s; is a node of that name set up "
-					      "here, and may you read its pins?",
-					      d->root, map_names[i], strerror(-d->map[i]));
+			return no_map(d, map_names[i], d->map[i]);
 	}
 	r = read_control(d);
 	return r ? r : map_all(d);
@@ -126,6 +131,12 @@ void maps_close(struct dataplane *d)
 	unmap(d->nexthops, sizeof(*d->nexthops) * FERRY_NODES);
 	table_close(&d->flows);
 	free(d->unit_freed);
+	d->flows.bucket4 = NULL;
+	d->flows.bucket6 = NULL;
+	d->words = NULL;
+	d->records = NULL;
+	d->nexthops = NULL;
+	d->unit_freed = NULL;
 	for (int i = 0; i < MAP_COUNT; i++)
 		close_fd(&d->map[i]);
 }

@@ -25,11 +25,20 @@ enum map_id {
 
 extern const char *const map_names[MAP_COUNT];
 
+/* The fence's place among a device's egress filters. */
+#define TC_PRIORITY 0x4652
+#define TC_HANDLE 1
+/* After the name of a link's pin: the device's clsact is of our making. */
+#define CLSACT_CLAIM ":clsact"
+
 struct dataplane;
 /* Sets *text of dataplane_error() and returns error. */
 int dataplane_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Opens the pinned maps and maps their memory. */
 int maps_open(struct dataplane *d);
 void maps_close(struct dataplane *d);
+/* detach.c: takes the fence off, and clsact where it is ours and nothing else hangs on it; a filter
+ * in the fence's place that is not the fence stays. 0 or fails. */
+int fence_off(struct dataplane *d, uint32_t ifindex, bool clsact);
 
 #endif

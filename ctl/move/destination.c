@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "move/dry_run.h"
 #include "move/image.h"
 #include "move/move.h"
 #include "move/refusal.h"
@@ -28,7 +29,7 @@ int destination_socket_failed(struct move *m, unsigned int i, int error)
 			   strerror(-error));
 }
 
-static int lend(struct move *m)
+int destination_lend(struct move *m)
 {
 	char buf[FERRY_APP_MESSAGE_MAX] = {};
 	struct ferry_app_message *q = (struct ferry_app_message *)buf;
@@ -49,14 +50,26 @@ static int lend(struct move *m)
 	return app_send(m->app, q) ? move_refuse(m, "app-gone", "%s", "") : STAGE_WAIT;
 }
 
+int destination_check_room(struct move *m, uint32_t packet)
+{
+	uint32_t room = nexthop_room(&m->agent->dp, m->peer);
+
+	return room >= packet ? STAGE_DONE :
+				move_refuse(m, room ? "mtu-smaller" : "node-down",
+					    "the tunnel back has room for %u octets, a client's "
+					    "packet may have %u",
+					    room, packet);
+}
+
 int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *trailer,
 			  uint32_t size)
 {
-	uint32_t room = nexthop_room(&m->agent->dp, m->peer);
 	int r;
 
 	(void)trailer, (void)size;
 	fault_die(FAULT_DIE_DESTINATION, 0);
+	if (msg->dry_run)
+		return dry_run_judge(m, msg);
 	if (m->app || m->prepared)
 		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	m->epoch = msg->epoch;
@@ -65,12 +78,8 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	m->app = app_by_kind(m->agent, msg->kind);
 	if (!m->app)
 		return move_refuse(m, "app-missing", "kind '%.31s'", msg->kind);
-	if (room < msg->packet)
-		return move_refuse(m, room ? "mtu-smaller" : "node-down",
-				   "the tunnel back has room for %u octets, a client's packet may "
-				   "have %u",
-				   room, msg->packet);
-	r = admit_tables(m);
+	r = destination_check_room(m, msg->packet);
+	r = r ? r : admit_tables(m);
 	r = r ? r : admit_room(m);
 	r = r ? r : admit_way_back(m, msg);
 	m->space = space_again(app_space(m->app));
@@ -78,12 +87,12 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 		if (space_deliver(m->agent, m->space, m->images[m->vips].flow.daddr))
 			return move_refuse(m, "addr-unavailable", "%s",
 					   m->space->own ? "" : "to the application's namespace");
-	return r ? r : lend(m);
+	return r ? r : destination_lend(m);
 }
 
 /* Empty, of the kind that was asked for, each once, and ours to fill: what lives must not be
  * touched, whatever an application lends. */
-static int check_lent(struct move *m, const int *fds, unsigned int i)
+int destination_check_lent(struct move *m, const int *fds, unsigned int i)
 {
 	uint64_t cookie = socket_cookie(fds[i]);
 
@@ -104,9 +113,13 @@ void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int co
 			move_refuse(m, "app-sockets", "%u of %u lent, with%s a memfd", count,
 				    m->count, m->bundle >= 0 ? "" : "out");
 
+	if (m->dry) {
+		dry_run_lent(m, fds, r);
+		return;
+	}
 	m->handle = handle;
 	for (unsigned int i = 0; !r && i < count; i++)
-		r = check_lent(m, fds, i);
+		r = destination_check_lent(m, fds, i);
 	for (unsigned int i = 0; !r && i < count; i++) {
 		int e;
 
@@ -306,6 +319,8 @@ void destination_discard(struct move *m)
 
 	if (m->unit)
 		return; /* thawed by a fault point: two owners, which is what is to be seen */
+	if (m->dry)
+		dry_run_release(m);
 	for (unsigned int i = 0; i < m->count; i++)
 		if (m->fds[i] >= 0)
 			repair_discard(m->fds[i]);

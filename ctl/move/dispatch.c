@@ -5,6 +5,7 @@
  */
 #include <string.h>
 #include "base/util.h"
+#include "move/dry_run.h"
 #include "move/move.h"
 #include "move/refusal.h"
 
@@ -26,7 +27,7 @@ static bool supersede(struct agent *a, uint32_t node, const Peer__Move *msg)
 	for (struct move *m = a->moves; m; m = m->next) {
 		if (m->origin || memcmp(m->uuid, msg->uuid.data, 16))
 			continue;
-		if (m->peer != node || !FERRY_NEWER(msg->epoch, m->epoch))
+		if (msg->dry_run || m->peer != node || !FERRY_NEWER(msg->epoch, m->epoch))
 			return false;
 		destination_discard(m);
 		move_free(m);
@@ -137,6 +138,8 @@ static void to_origin(struct agent *a, uint32_t node, enum message type, const P
 	if (!m)
 		return;
 	if (type == MSG_READY) {
+		if (m->dry)
+			dry_run_answered(m, msg);
 		move_advance(m, STAGE_PREFLIGHT);
 	} else if (type == MSG_PREPARED) {
 		move_advance(m, STAGE_PREPARE);

@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "move/dry_run.h"
 #include "move/move.h"
 #include "move/refusal.h"
 
@@ -156,6 +157,7 @@ void move_free(struct move *m)
 	close_fd(&m->command);
 	unit_unmake(m->agent, m->spare);
 	space_release(m->agent, m->space);
+	free(m->dry);
 	free(m->fds);
 	free(m->images);
 	free(m->state);
@@ -166,6 +168,10 @@ void move_fail(struct move *m)
 {
 	char uuid[UUID_TEXT];
 
+	if (m->dry) {
+		dry_run_fail(m);
+		return;
+	}
 	log_warning("move of %s %s node %u failed: %s%s%s", uuid_text(m->uuid, uuid),
 		    m->origin ? "to" : "from", m->peer, m->refusal, m->detail[0] ? ": " : "",
 		    m->detail);
@@ -182,10 +188,11 @@ void move_fail(struct move *m)
 /* Runs stages until one waits, fails, or the last is done. */
 static void run(struct move *m)
 {
+	unsigned int end = m->dry ? DRY_RUN_STEPS : STAGE_COUNT;
 	int r = STAGE_DONE;
 
 	disarm(m);
-	while (r == STAGE_DONE && m->step < STAGE_COUNT) {
+	while (r == STAGE_DONE && m->step < end) {
 		const struct stage *s = &stages[stage_at(m->step)];
 
 		fault_die(FAULT_DIE_ORIGIN, m->step);
@@ -202,6 +209,8 @@ static void run(struct move *m)
 	}
 	if (r == STAGE_FAILED) {
 		move_fail(m);
+	} else if (r == STAGE_DONE && m->dry) {
+		dry_run_end(m);
 	} else if (r == STAGE_DONE) {
 		command_moved(TAKE_FD(m->command), m, NULL, NULL);
 		move_free(m);
@@ -268,17 +277,18 @@ void moves_node_up(struct agent *a, uint32_t node)
 	}
 }
 
-int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const char **refusal)
+static int start(struct agent *a, struct unit *u, uint32_t to, int command, bool dry,
+		 const char **refusal)
 {
 	struct move *m;
 
 	*refusal = u->move ? "in-a-move" :
 		   to == a->config.self->number || !config_node_by_number(&a->config, to) ?
 			     "no-such-node" :
-		   !nodes_channel(a, to) ? "node-down" :
-					   NULL;
+		   !nodes_channel(a, to) && !dry ? "node-down" :
+						   NULL;
 	m = *refusal ? NULL : move_new(a, true, u->uuid, u->count);
-	if (!m || random_bytes(m->id, sizeof(m->id))) {
+	if (!m || random_bytes(m->id, sizeof(m->id)) || (dry && dry_run_new(m))) {
 		*refusal = *refusal ? *refusal : "no-memory";
 		if (m)
 			move_free(m);
@@ -293,6 +303,16 @@ int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const 
 	u->move = m;
 	run(m);
 	return 0;
+}
+
+int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const char **refusal)
+{
+	return start(a, u, to, command, false, refusal);
+}
+
+int move_dry_run(struct agent *a, struct unit *u, uint32_t to, int command, const char **refusal)
+{
+	return start(a, u, to, command, true, refusal);
 }
 
 struct move *move_by_request(struct agent *a, uint32_t request)

@@ -59,6 +59,7 @@ struct move {
 	sd_event_source *deadline;
 	const char *refusal; /* why it failed */
 	char detail[256];
+	struct dry_run *dry; /* NULL: it is meant (dry_run.h) */
 
 	/* origin */
 	bool told;    /* the destination knows of it */
@@ -96,6 +97,8 @@ extern const struct stage stages[STAGE_COUNT];
 /* Starts one; command: a descriptor that is told the end (-1 nobody), and is the move's from here
  * on. 0, or -errno and *refusal, where it could not even start. */
 int move_start(struct agent *a, struct unit *u, uint32_t to, int command, const char **refusal);
+/* The same, to find out what would become of it: dry_run.h. */
+int move_dry_run(struct agent *a, struct unit *u, uint32_t to, int command, const char **refusal);
 /* The wait of stage is over: go on, where the move is in it. */
 void move_advance(struct move *m, enum stage_id stage);
 /* Notes why; returns STAGE_FAILED. detail: printf, may be empty. */
@@ -143,6 +146,10 @@ int origin_flip(struct move *m);
 int origin_thaw(struct move *m);
 int origin_close(struct move *m);
 int origin_converge(struct move *m);
+/* Whether this socket may leave, and whether a client's packet fits the tunnel there. */
+int origin_check_socket(struct move *m, unsigned int i);
+int origin_check_room(struct move *m);
+int origin_ask(struct move *m);
 /* Serving again, here. */
 void origin_abort(struct move *m);
 /* From FENCED, or an OPENING that was not ended: thawed, LOCAL. */
@@ -156,6 +163,9 @@ int destination_prepare(struct move *m, const Peer__Move *msg, const uint8_t *tr
 int destination_thaw(struct move *m, const Peer__Move *msg, const uint8_t *trailer, uint32_t size);
 /* "socket 2 (tcp a > b): bind: Address already in use" */
 int destination_socket_failed(struct move *m, unsigned int i, int error);
+int destination_check_room(struct move *m, uint32_t packet);
+int destination_lend(struct move *m);
+int destination_check_lent(struct move *m, const int *fds, unsigned int i);
 /* The application has lent its sockets. */
 void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int count);
 void destination_discard(struct move *m);
@@ -164,6 +174,11 @@ void destination_discard(struct move *m);
 int admit_tables(struct move *m);
 int admit_room(struct move *m);
 int admit_way_back(struct move *m, const Peer__Move *msg);
+/* What these are made of: of the unit, of one socket. */
+int admit_unit(struct move *m);
+int admit_flow(struct move *m, unsigned int i);
+int admit_space(struct move *m);
+int admit_way(struct move *m, unsigned int i, uint32_t packet, uint32_t *mtu);
 /* Entries of earlier connections that admit_tables() let pass. */
 void admit_drop_old(struct move *m);
 

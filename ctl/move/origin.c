@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "move/dry_run.h"
 #include "move/image.h"
 #include "move/move.h"
 #include "move/refusal.h"
@@ -36,7 +37,7 @@ static int socket_failed(struct move *m, unsigned int i, const char *refusal, in
 			   m->images[i].step, strerror(-error));
 }
 
-static int check_socket(struct move *m, unsigned int i)
+int origin_check_socket(struct move *m, unsigned int i)
 {
 	struct repair_image *image = &m->images[i];
 	const char *refusal = "protocol";
@@ -67,6 +68,7 @@ static int send_images(struct move *m, enum message type, bool queues)
 	move_address(m, &msg);
 	msg.kind = m->kind;
 	msg.packet = m->agent->config.packet;
+	msg.dry_run = m->dry != NULL;
 	msg.n_sockets = m->count;
 	msg.sockets = p.list;
 	msg.state.data = m->state;
@@ -87,20 +89,32 @@ static int sent(struct move *m, int r)
 			   "%s", strerror(-r));
 }
 
-int origin_preflight(struct move *m)
+int origin_check_room(struct move *m)
 {
 	uint32_t room = nexthop_room(&m->agent->dp, m->peer);
-	int r = STAGE_DONE;
 
-	for (unsigned int i = 0; r == STAGE_DONE && i < m->count; i++)
-		r = check_socket(m, i);
-	if (r)
-		return r;
-	if (room < m->agent->config.packet)
-		return move_refuse(m, room ? "mtu-smaller" : "node-down",
+	return room >= m->agent->config.packet ?
+		       STAGE_DONE :
+		       move_refuse(m, room ? "mtu-smaller" : "node-down",
 				   "the tunnel to the node has room for %u octets, a client's "
 				   "packet may have %u",
 				   room, m->agent->config.packet);
+}
+
+int origin_preflight(struct move *m)
+{
+	int r = STAGE_DONE;
+
+	if (m->dry)
+		return dry_run_preflight(m);
+	for (unsigned int i = 0; r == STAGE_DONE && i < m->count; i++)
+		r = origin_check_socket(m, i);
+	r = r ? r : origin_check_room(m);
+	return r ? r : origin_ask(m);
+}
+
+int origin_ask(struct move *m)
+{
 	m->epoch = FERRY_WORD_EPOCH(unit_word(&m->agent->dp, m->index)) + 1;
 	m->told = true;
 	return sent(m, send_images(m, MSG_PREFLIGHT, false));

@@ -14,13 +14,10 @@
 #include <sys/time.h>
 #include "base/util.h"
 #include "net/rtnl.h"
+#include "net/talk.h"
 
-#define OUR_PROTO 0x46
 #define TRIES 20
 #define WAIT_S 5 /* others may hold the lock of all of rtnetlink */
-#ifndef IFA_PROTO
-#define IFA_PROTO 11 /* linux/if_addr.h since 5.18 */
-#endif
 
 int rtnl_open(struct rtnl *n)
 {
@@ -71,7 +68,7 @@ static int answers(struct rtnl *n, mnl_cb_t cb, void *arg)
 }
 
 /* A dump that a change has interrupted (NLM_F_DUMP_INTR) is asked for again. */
-static int talk(struct rtnl *n, struct nlmsghdr *h, mnl_cb_t cb, void *arg)
+int rtnl_talk(struct rtnl *n, struct nlmsghdr *h, mnl_cb_t cb, void *arg)
 {
 	int r = -EINTR;
 
@@ -85,7 +82,7 @@ static int talk(struct rtnl *n, struct nlmsghdr *h, mnl_cb_t cb, void *arg)
 	return r;
 }
 
-static struct nlmsghdr *begin(char *buf, uint16_t type, uint16_t flags)
+struct nlmsghdr *rtnl_begin(char *buf, uint16_t type, uint16_t flags)
 {
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 
@@ -106,7 +103,7 @@ static void put_addr(struct nlmsghdr *h, uint16_t type, const uint8_t addr[16])
 	mnl_attr_put(h, type, v4 ? 4 : 16, v4 ? addr + 12 : addr);
 }
 
-static void get_addr(const struct nlattr *a, uint8_t addr[16])
+void rtnl_get_addr(const struct nlattr *a, uint8_t addr[16])
 {
 	if (mnl_attr_get_payload_len(a) == 4) {
 		memset(addr, 0, 10);
@@ -130,10 +127,10 @@ static int on_route(const struct nlmsghdr *h, void *arg)
 			r->ifindex = mnl_attr_get_u32(a);
 			break;
 		case RTA_GATEWAY:
-			get_addr(a, r->next);
+			rtnl_get_addr(a, r->next);
 			break;
 		case RTA_PREFSRC:
-			get_addr(a, r->source);
+			rtnl_get_addr(a, r->source);
 			break;
 		case RTA_METRICS:
 			mnl_attr_for_each_nested(m, a)
@@ -148,7 +145,7 @@ static int on_route(const struct nlmsghdr *h, void *arg)
 int rtnl_route(struct rtnl *n, const uint8_t to[16], struct rtnl_route *route)
 {
 	char buf[MNL_NLMSG_HDRLEN + 256] = {};
-	struct nlmsghdr *h = begin(buf, RTM_GETROUTE, 0);
+	struct nlmsghdr *h = rtnl_begin(buf, RTM_GETROUTE, 0);
 	struct rtmsg *rt = mnl_nlmsg_put_extra_header(h, sizeof(*rt));
 
 	rt->rtm_family = family(to);
@@ -156,7 +153,7 @@ int rtnl_route(struct rtnl *n, const uint8_t to[16], struct rtnl_route *route)
 	put_addr(h, RTA_DST, to);
 	memset(route, 0, sizeof(*route));
 	memcpy(route->next, to, 16);
-	return talk(n, h, on_route, route);
+	return rtnl_talk(n, h, on_route, route);
 }
 
 static int on_link(const struct nlmsghdr *h, void *arg)
@@ -181,12 +178,12 @@ static int on_link(const struct nlmsghdr *h, void *arg)
 int rtnl_link(struct rtnl *n, uint32_t ifindex, struct rtnl_link *link)
 {
 	char buf[MNL_NLMSG_HDRLEN + 256] = {};
-	struct nlmsghdr *h = begin(buf, RTM_GETLINK, 0);
+	struct nlmsghdr *h = rtnl_begin(buf, RTM_GETLINK, 0);
 	struct ifinfomsg *info = mnl_nlmsg_put_extra_header(h, sizeof(*info));
 
 	info->ifi_index = (int)ifindex;
 	memset(link, 0, sizeof(*link));
-	return talk(n, h, on_link, link);
+	return rtnl_talk(n, h, on_link, link);
 }
 
 struct neighbour {
@@ -210,7 +207,7 @@ static int on_neighbour(const struct nlmsghdr *h, void *arg)
 static struct nlmsghdr *begin_neighbour(char *buf, uint16_t type, uint16_t flags, uint32_t ifindex,
 					const uint8_t addr[16], struct ndmsg **nd)
 {
-	struct nlmsghdr *h = begin(buf, type, flags);
+	struct nlmsghdr *h = rtnl_begin(buf, type, flags);
 
 	*nd = mnl_nlmsg_put_extra_header(h, sizeof(**nd));
 	(*nd)->ndm_family = family(addr);
@@ -225,7 +222,7 @@ int rtnl_neighbour(struct rtnl *n, uint32_t ifindex, const uint8_t addr[16], uin
 	struct neighbour nb = {};
 	struct ndmsg *nd;
 	struct nlmsghdr *h = begin_neighbour(buf, RTM_GETNEIGH, 0, ifindex, addr, &nd);
-	int r = talk(n, h, on_neighbour, &nb);
+	int r = rtnl_talk(n, h, on_neighbour, &nb);
 	bool valid = !r && nb.state & (NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE |
 				       NUD_STALE | NUD_DELAY);
 
@@ -235,7 +232,7 @@ int rtnl_neighbour(struct rtnl *n, uint32_t ifindex, const uint8_t addr[16], uin
 				    &nd);
 		nd->ndm_flags = NTF_USE;
 		nd->ndm_state = NUD_NONE;
-		talk(n, h, NULL, NULL); /* where it fails, the next look tells */
+		rtnl_talk(n, h, NULL, NULL); /* where it fails, the next look tells */
 	}
 	if (!valid)
 		return -ENOENT;
@@ -259,10 +256,10 @@ static int on_address(const struct nlmsghdr *h, void *arg)
 	mnl_attr_for_each(a, h, sizeof(*ifa)) {
 		switch (mnl_attr_get_type(a)) {
 		case IFA_ADDRESS:
-			get_addr(a, addr);
+			rtnl_get_addr(a, addr);
 			break;
 		case IFA_LOCAL:
-			get_addr(a, local);
+			rtnl_get_addr(a, local);
 			has_local = true;
 			break;
 		case IFA_PROTO:
@@ -280,13 +277,13 @@ static int on_address(const struct nlmsghdr *h, void *arg)
 int rtnl_address(struct rtnl *n, const uint8_t addr[16], bool *ours, bool *others)
 {
 	char buf[MNL_NLMSG_HDRLEN + 256] = {};
-	struct nlmsghdr *h = begin(buf, RTM_GETADDR, NLM_F_DUMP);
+	struct nlmsghdr *h = rtnl_begin(buf, RTM_GETADDR, NLM_F_DUMP);
 	struct ifaddrmsg *ifa = mnl_nlmsg_put_extra_header(h, sizeof(*ifa));
 	struct address want = { .addr = addr };
 	int r;
 
 	ifa->ifa_family = family(addr);
-	r = talk(n, h, on_address, &want);
+	r = rtnl_talk(n, h, on_address, &want);
 	*ours = want.ours;
 	*others = want.others;
 	return r;
@@ -295,7 +292,7 @@ int rtnl_address(struct rtnl *n, const uint8_t addr[16], bool *ours, bool *other
 static int change_address(struct rtnl *n, uint16_t type, uint16_t flags, const uint8_t addr[16])
 {
 	char buf[MNL_NLMSG_HDRLEN + 256] = {};
-	struct nlmsghdr *h = begin(buf, type, NLM_F_ACK | flags);
+	struct nlmsghdr *h = rtnl_begin(buf, type, NLM_F_ACK | flags);
 	struct ifaddrmsg *ifa = mnl_nlmsg_put_extra_header(h, sizeof(*ifa));
 
 	ifa->ifa_family = family(addr);
@@ -307,16 +304,16 @@ static int change_address(struct rtnl *n, uint16_t type, uint16_t flags, const u
 	put_addr(h, IFA_ADDRESS, addr);
 	if (type == RTM_NEWADDR)
 		mnl_attr_put_u8(h, IFA_PROTO, OUR_PROTO);
-	return talk(n, h, NULL, NULL);
+	return rtnl_talk(n, h, NULL, NULL);
 }
 
 /* The local route of an IPv6 address comes from a work queue (net/ipv6/addrconf.c,
  * addrconf_dad_start), under load seconds after the address: until then its packets have no route.
  * This one is there when the answer is. 0 where there is nothing to do. */
-static int change_route(struct rtnl *n, uint16_t type, uint16_t flags, const uint8_t addr[16])
+int rtnl_change_route(struct rtnl *n, uint16_t type, uint16_t flags, const uint8_t addr[16])
 {
 	char buf[MNL_NLMSG_HDRLEN + 256] = {};
-	struct nlmsghdr *h = begin(buf, type, NLM_F_ACK | flags);
+	struct nlmsghdr *h = rtnl_begin(buf, type, NLM_F_ACK | flags);
 	struct rtmsg *rt = mnl_nlmsg_put_extra_header(h, sizeof(*rt));
 	int r;
 
@@ -330,7 +327,7 @@ static int change_route(struct rtnl *n, uint16_t type, uint16_t flags, const uin
 	rt->rtm_protocol = OUR_PROTO;
 	put_addr(h, RTA_DST, addr);
 	mnl_attr_put_u32(h, RTA_OIF, if_nametoindex("lo"));
-	r = talk(n, h, NULL, NULL);
+	r = rtnl_talk(n, h, NULL, NULL);
 	return r == -EEXIST || r == -ESRCH ? 0 : r;
 }
 
@@ -344,7 +341,7 @@ int rtnl_deliver(struct rtnl *n, const uint8_t addr[16])
 	if (others)
 		return -EEXIST;
 	r = change_address(n, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, addr);
-	return r ? r : change_route(n, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, addr);
+	return r ? r : rtnl_change_route(n, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, addr);
 }
 
 int rtnl_withdraw(struct rtnl *n, const uint8_t addr[16])
@@ -355,5 +352,5 @@ int rtnl_withdraw(struct rtnl *n, const uint8_t addr[16])
 	if (r || !ours)
 		return r;
 	r = change_address(n, RTM_DELADDR, 0, addr);
-	return r ? r : change_route(n, RTM_DELROUTE, 0, addr);
+	return r ? r : rtnl_change_route(n, RTM_DELROUTE, 0, addr);
 }

@@ -47,4 +47,11 @@ int rtnl_withdraw(struct rtnl *n, const uint8_t addr[16]);
 /* Whether this address is on lo by us, and whether a device has it, not by us. 0 or -errno. */
 int rtnl_address(struct rtnl *n, const uint8_t addr[16], bool *ours, bool *others);
 
+/* sweep.c: takes every address and local route of our mark away, but for those wanted (NULL: none
+ * is). How many addresses, or -errno. */
+typedef bool (*address_wanted)(const uint8_t addr[16], void *arg);
+int rtnl_sweep(struct rtnl *n, address_wanted wanted, void *arg);
+/* TC filters on a device, ingress and egress. How many, or -errno. */
+int rtnl_filters(struct rtnl *n, uint32_t ifindex);
+
 #endif

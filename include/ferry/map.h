@@ -165,7 +165,7 @@ struct ferry_control {
 	__u32 buckets4; /* powers of two */
 	__u32 buckets6;
 	__u32 units;
-	__u32 pad;
+	__u32 netns; /* low half of its network namespace's cookie, 0: not known */
 	__u8 boot[16];
 	char name[32];
 };

@@ -125,7 +125,8 @@ class Fleet(Net):
             super().close()
 
     def detach(self, host):
-        argv = (f"{BUILD}/ferryd", "--node", self.name(host), "--detach")
+        argv = (f"{BUILD}/ferryd", "--node", self.name(host), "--socket", self.socket(host),
+                "--detach", "--force")
         if host in self.spaces:
             self.at(host, *argv)
         else:  # the devices went with their namespace

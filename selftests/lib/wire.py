@@ -37,18 +37,28 @@ class Capture:
         except OSError:
             return ""
 
+    def said_counts(self):
+        """Packets captured, received by the filter, dropped: each time that tcpdump said so."""
+        return list(zip(*([int(n) for n in re.findall(rf"(\d+) packets? {what}", self.said())]
+                          for what in ("captured", "received by filter", "dropped by kernel"))))
+
+    def counts(self):
+        """The same, now."""
+        before = len(self.said_counts())
+        self.process.send_signal(signal.SIGUSR1)
+        return wait_for("tcpdump to answer", lambda: self.said_counts()[before:])[-1]
+
     def stop(self, running=False):
         """Ends it; a capture that has lost packets, or left some unread, proves nothing. running:
         traffic goes on meanwhile, so that what came last may be unread."""
-        sizes = [-1]
-        if not running:
+        counts = [None]
+        if not running and self.process.poll() is None:
             wait_for("the capture to come to rest",
-                     lambda: sizes.append(os.path.getsize(self.path)) or sizes[-1] == sizes[-2],
-                     every=0.05)
+                     lambda: counts.append(self.counts()) or counts[-1] == counts[-2] and
+                     (self.direction != "inout" or counts[-1][0] == counts[-1][1]), every=0.05)
         if self.process.poll() is None:
             self.net.stop(self.process, signal.SIGINT)
-        counts = [int(re.search(rf"(\d+) packets? {what}", self.said()).group(1))
-                  for what in ("captured", "received by filter", "dropped by kernel")]
+        counts = self.said_counts()[-1]
         # with a direction, what went the other way counts as received, too
         unread = counts[0] < counts[1] and self.direction == "inout" and not running
         if counts[2] or unread:
@@ -109,6 +119,17 @@ class Wires:
     def __init__(self, net):
         what = f"(tcp or udp) and (src host {VIP[4]} or src host {VIP[6]})"
         self.captures = {host: Capture(net, "s", f"to_{host}", what, "in") for host in ("a", "b")}
+
+    def said_counts(self):
+        """Packets captured, received by the filter, dropped: each time that tcpdump said so."""
+        return list(zip(*([int(n) for n in re.findall(rf"(\d+) packets? {what}", self.said())]
+                          for what in ("captured", "received by filter", "dropped by kernel"))))
+
+    def counts(self):
+        """The same, now."""
+        before = len(self.said_counts())
+        self.process.send_signal(signal.SIGUSR1)
+        return wait_for("tcpdump to answer", lambda: self.said_counts()[before:])[-1]
 
     def stop(self, running=False):
         for c in self.captures.values():

@@ -47,7 +47,7 @@ def options():
     for program, page in (("ferryd", "docs/man/ferryd.8"), ("ferry", "docs/man/ferry.8")):
         said = subprocess.run([os.path.join(ROOT, "build", program), "--help"],
                               capture_output=True, text=True).stdout
-        names = set(re.findall(r"--[a-z]+", said))
+        names = set(re.findall(r"--[a-z-]+", said))
         count += len(names)
         wrong += missing(names, plain(page))
     return wrong, count

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * /run/ferry, where the UNIX sockets are unless --socket says otherwise. Several nodes share it, so
+ * that the directory itself says by an extended attribute that an agent made it; whichever node is
+ * taken off last removes it. One that a package or a person made has no such mark and stays.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+#include "agent/detach.h"
+#include "base/log.h"
+
+#define RUN_DIR "/run/ferry"
+#define MADE "trusted.ferry.made"
+
+void run_dir_make(void)
+{
+	if (mkdir(RUN_DIR, 0755)) {
+		if (errno != EEXIST)
+			log_warning("cannot make " RUN_DIR ": %s", strerror(errno));
+	} else if (setxattr(RUN_DIR, MADE, "1", 1, 0)) {
+		log_warning("cannot mark " RUN_DIR " as made here, it will stay: %s",
+			    strerror(errno));
+	}
+}
+
+void run_dir_remove(void)
+{
+	if (getxattr(RUN_DIR, MADE, NULL, 0) > 0)
+		rmdir(RUN_DIR); /* not while another node's socket is in it */
+}
