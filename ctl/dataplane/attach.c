@@ -6,6 +6,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <linux/if_link.h>
 #include <stdio.h>
@@ -36,15 +37,46 @@ static int pinned_link(const char *path, uint32_t ifindex)
 	return fd;
 }
 
+/* Who owns the device's XDP. Its name is for those who may look at another's program
+ * (CAP_SYS_ADMIN): the agent at its start, where that is as root. */
+static void describe_owner(uint32_t ifindex, char *text, size_t size)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, q);
+	struct bpf_prog_info info = {};
+	uint32_t n = sizeof(info), id;
+	_cleanup_close_ int fd = -1;
+	uint64_t tag;
+
+	if (bpf_xdp_query((int)ifindex, 0, &q))
+		q.prog_id = 0;
+	id = q.prog_id	    ? q.prog_id :
+	     q.drv_prog_id ? q.drv_prog_id :
+	     q.skb_prog_id ? q.skb_prog_id :
+			     q.hw_prog_id;
+	if (!id) {
+		snprintf(text, size, "its driver may have no native XDP");
+		return;
+	}
+	fd = bpf_prog_get_fd_by_id(id);
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &n)) {
+		snprintf(text, size, "XDP program %u owns it: take that off (bpftool prog show id %u)",
+			 id, id);
+		return;
+	}
+	memcpy(&tag, info.tag, sizeof(tag));
+	snprintf(text, size, "XDP program %u ('%s', tag %016llx) owns it: take that off", id,
+		 info.name, (unsigned long long)be64toh(tag));
+}
+
 static int attach_xdp(struct dataplane *d, const char *ifname, uint32_t ifindex)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = XDP_FLAGS_DRV_MODE);
 	int program = bpf_program__fd(d->steer->progs.ferry_steer);
+	char name[IFNAMSIZ + 8], path[PIN_PATH], owner[256];
 	_cleanup_close_ int link = -1;
-	char path[256];
 
-	snprintf(path, sizeof(path), "%s/link_%s", d->root, ifname);
-	link = pinned_link(path, ifindex);
+	snprintf(name, sizeof(name), "link_%s", ifname);
+	link = pinned_link(pin_path(d, name, path), ifindex);
 	if (link >= 0) {
 		if (bpf_link_update(link, program, NULL))
 			return dataplane_fail(-errno, "cannot replace the XDP program of %s: %s",
@@ -52,13 +84,16 @@ static int attach_xdp(struct dataplane *d, const char *ifname, uint32_t ifindex)
 		return 0;
 	}
 	link = bpf_link_create(program, (int)ifindex, BPF_XDP, &opts);
-	if (link < 0)
-		return dataplane_fail(-errno,
-				      "cannot attach to %s in native mode: %s; another XDP program "
-				      "may own it (ip link show %s), or its driver has no native XDP",
-				      ifname, strerror(errno), ifname);
+	if (link < 0) {
+		int r = -errno;
+
+		describe_owner(ifindex, owner, sizeof(owner));
+		return dataplane_fail(r, "cannot attach to %s in native mode: %s; %s", ifname,
+				      strerror(-r), owner);
+	}
 	if (bpf_obj_pin(link, path))
-		return dataplane_fail(-errno, "cannot pin %s: %s", path, strerror(errno));
+		return dataplane_fail(-errno, "cannot pin %s/%s: %s", d->root, name,
+				      strerror(errno));
 	return 0;
 }
 
@@ -124,15 +159,14 @@ static bool listed(const char *ifname, const char (*ifnames)[IFNAMSIZ], unsigned
 
 int dataplane_prune_links(struct dataplane *d, const char (*ifnames)[IFNAMSIZ], unsigned int n)
 {
-	DIR *dir = opendir(d->root);
-	char path[512];
+	DIR *dir = opendir(d->pins);
+	char path[PIN_PATH];
 	int r = 0;
 
 	for (struct dirent *e; !r && dir && (e = readdir(dir));) {
 		if (strncmp(e->d_name, "link_", 5) || listed(e->d_name + 5, ifnames, n))
 			continue;
-		snprintf(path, sizeof(path), "%s/%s", d->root, e->d_name);
-		r = detach_link(path, e->d_name + 5);
+		r = detach_link(pin_path(d, e->d_name, path), e->d_name + 5);
 	}
 	if (dir)
 		closedir(dir);
@@ -142,12 +176,10 @@ int dataplane_prune_links(struct dataplane *d, const char (*ifnames)[IFNAMSIZ], 
 int dataplane_detach(struct dataplane *d)
 {
 	int r = dataplane_prune_links(d, NULL, 0);
-	char path[256];
+	char path[PIN_PATH];
 
-	for (int i = 0; !r && i < MAP_COUNT; i++) {
-		snprintf(path, sizeof(path), "%s/%s", d->root, map_names[i]);
-		unlink(path);
-	}
+	for (int i = 0; !r && i < MAP_COUNT; i++)
+		unlink(pin_path(d, map_names[i], path));
 	if (!r && rmdir(d->root) && errno != ENOENT)
 		r = dataplane_fail(-errno, "cannot remove %s: %s", d->root, strerror(errno));
 	return r;
