@@ -9,6 +9,7 @@
 
 #include <systemd/sd-event.h>
 #include "agent/config.h"
+#include "agent/rights.h"
 #include "dataplane/dataplane.h"
 #include "net/rtnl.h"
 #include "peer/channel.h"
@@ -19,6 +20,7 @@ struct agent {
 	struct dataplane dp;
 	struct rtnl rtnl;
 	uint8_t boot[16];
+	struct rights_user user; /* that it becomes before its loop */
 	struct app *apps;
 	struct unit *units;
 	struct move *moves;
@@ -33,6 +35,8 @@ void accept_later(sd_event_source *listener, int error);
 
 /* app_io.c: applications and commands on the UNIX socket. */
 int app_listen(struct agent *a, const char *path);
+/* Makes the one that the default path is in. */
+void app_directory(const struct agent *a);
 
 /* command.c: one JSON request, answered on fd (which it owns from here on). */
 void command_run(struct agent *a, int fd, const char *request, size_t size);
@@ -67,6 +71,9 @@ void nodes_forget_known(struct agent *a, uint32_t node);
 
 /* vip.c: addresses made deliverable here, for as long as somebody needs them. */
 int vip_acquire(struct agent *a, const uint8_t addr[16]);
+/* Whether an application or a node may have the address made deliverable here: a service's, or one
+ * that is there already. */
+bool vip_allowed(struct agent *a, const uint8_t addr[16]);
 void vip_release(struct agent *a, const uint8_t addr[16]);
 
 #endif

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include "agent/access.h"
 #include "agent/app_io.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -77,9 +78,7 @@ static int on_hello(struct app *app, const struct ferry_app_message *m)
 
 	if (app->kind[0] || !m->text[0] || !printable(m->text))
 		return -EPROTO;
-	answer.result = m->version != FERRY_APP_VERSION  ? -EPROTO :
-			app_by_kind(app->agent, m->text) ? -EEXIST :
-							   0;
+	answer.result = m->version != FERRY_APP_VERSION ? -EPROTO : access_register(app, m->text);
 	if (!answer.result)
 		strcpy(app->kind, m->text);
 	return app_send(app, &answer);

@@ -18,7 +18,10 @@
 	X(CLOSE_BEFORE_FLIP, "close-before-flip")                                                 \
 	X(FLIP_BEFORE_RESTORE, "flip-before-restore")                                             \
 	X(THAW_BEFORE_FLIP, "thaw-before-flip") /* destination thaws when prepared */             \
-	X(ABORT_BEFORE_FLIP, "abort-before-flip")
+	X(ABORT_BEFORE_FLIP, "abort-before-flip")                                                 \
+	X(STOP_BEFORE_DROP, "stop-before-drop") /* SIGSTOP before rights are given up */          \
+	X(NO_RIGHTS_CHECK, "no-rights-check")   /* start without a right that is needed */        \
+	X(KEEP_RIGHTS, "keep-rights")           /* the capabilities of the start are kept */
 
 enum fault {
 #define X(id, name) FAULT_##id,

@@ -71,9 +71,15 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	r = admit_tables(m);
 	r = r ? r : admit_room(m);
 	r = r ? r : admit_way_back(m, msg);
-	for (; !r && m->vips < m->count; m->vips++)
-		if (vip_acquire(m->agent, m->images[m->vips].flow.daddr))
+	for (; !r && m->vips < m->count; m->vips++) {
+		const uint8_t *addr = m->images[m->vips].flow.daddr;
+
+		if (!vip_allowed(m->agent, addr))
+			return move_refuse(m, "addr-unavailable",
+					   "socket %u: its address is no service's", m->vips);
+		if (vip_acquire(m->agent, addr))
 			return move_refuse(m, "addr-unavailable", "%s", "");
+	}
 	return r ? r : lend(m);
 }
 

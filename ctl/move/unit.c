@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "agent/app.h"
+#include "agent/access.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "move/unit.h"
@@ -39,6 +39,7 @@ void unit_unmake(struct unit *u)
 void unit_enter(struct agent *a, struct unit *u, struct app *app, uint32_t handle)
 {
 	u->app = app;
+	u->uid = app ? app_uid(app) : CONFIG_NOBODY;
 	u->handle = handle;
 	u->next = a->units;
 	a->units = u;
@@ -288,12 +289,14 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 		return refuse(refusal, "no-memory");
 	r = random_bytes(u->uuid, sizeof(u->uuid)) ? refuse(refusal, "no-memory") :
 						     identify(a, u, fds, sockets, refusal);
+	r = r || !access_offer(a, u) ? r : refuse(refusal, "user-limit");
 	held = r ? 0 : adoptable(a, u);
 	for (unsigned int i = 0; !r && !held && i < count; i++)
 		if (may_take_over(a, &u->flows[i], u->cookies[i], &epoch))
 			r = refuse(refusal, "flow-owned");
 	for (; !r && vips < count; vips++)
-		if (vip_acquire(a, u->flows[vips].daddr)) {
+		if (!vip_allowed(a, u->flows[vips].daddr) ||
+		    vip_acquire(a, u->flows[vips].daddr)) {
 			r = refuse(refusal, "addr-unavailable");
 			break;
 		}
