@@ -7,14 +7,14 @@ Steps:
  1. a mount namespace with a bpffs that only root gets into; client, ingress, node A, node B. The
     agents of A and of the ingress are started as root and become another user; B's is started as
     that user, with the four as ambient capabilities. A's and B's RLIMIT_MEMLOCK is 0
- 2. each agent stops before it gives rights up, and is looked at; then again when it serves: the masks
-    are those of ferryd(8), and each has told its service manager that it is up
- 3. probe-servers as uid 65534, no capabilities, no_new_privs; when they have opened their ports, ports
-    below 1024 are closed to them. TCP over IPv4, TCP over IPv6 and TCP + TCP + UDP move A-B-A
- 4. users: another user's move, a kind of another's, a user outside the group, one that opens too many
-    connections or offers too much, or an address that is not this node's
- 5. controls: an agent without one of the capabilities says which; made to start without it, it is the
-    kernel that refuses; one that keeps its rights, or that meets a foreign XDP program, does not serve
+ 2. each agent stops before it gives rights up, and is looked at; then again when it serves: the
+    masks are those of ferryd(8), and each has told its service manager that it is up
+ 3. probe-servers as uid 65534, no capabilities, no_new_privs; when they have opened their ports,
+    those below 1024 are closed to them. TCP over IPv4 and IPv6, and TCP + TCP + UDP, move A-B-A
+ 4. users: another user's move, a kind of another's, a user outside the group, one that opens too
+    many connections or offers too much, or an address that is not this node's
+ 5. controls: an agent without one of the capabilities says which; made to start without it, it is
+    the kernel that refuses; one that keeps its rights, or meets a foreign XDP program, does not serve
 """
 import os
 import resource
@@ -59,7 +59,8 @@ def serve(fleet):
     group = os.stat(fleet.socket("a")).st_gid
     for host in ("a", "b"):
         fleet.at(host, "sysctl", "-qw", "net.ipv4.ip_unprivileged_port_start=0")
-    servers = {h: server(fleet, h, "--rate", "200", before=only((), APP, group)) for h in ("a", "b")}
+    servers = {h: server(fleet, h, "--rate", "200", before=only((), APP, group))
+               for h in ("a", "b")}
     clients, units = [], []
     for name, family, argv in ROWS:
         clients.append(Client(fleet, family, *argv, name=name))

@@ -59,8 +59,7 @@ int access_offer(struct agent *a, const struct unit *u)
 		for (unsigned int i = 0; other->uid == u->uid && i < other->count; i++)
 			flows[flow_is_v6(&other->flows[i])]++;
 	}
-	if (units <= a->dp.control.units / 2 &&
-	    flows[0] <= (table_room(t, false) + t->used4) / 2 &&
+	if (units <= a->dp.control.units / 2 && flows[0] <= (table_room(t, false) + t->used4) / 2 &&
 	    flows[1] <= (table_room(t, true) + t->used6) / 2)
 		return 0;
 	log_warning("uid %u holds half of what the tables hold: it may not offer more", u->uid);

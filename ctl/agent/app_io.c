@@ -170,8 +170,8 @@ static int on_io(sd_event_source *s, int fd, uint32_t events, void *arg)
 	return 0;
 }
 
-/* The newest connections are in front. Of one user's too many that say nothing, its own oldest goes:
- * nobody's connections cost another user one, unless there are many such users. */
+/* The newest connections are in front. Of one user's too many that say nothing, its own oldest
+ * goes: nobody's connections cost another user one, unless there are many such users. */
 static void limit(struct app *newest)
 {
 	const struct agent *a = newest->agent;
@@ -225,7 +225,8 @@ void app_directory(const struct agent *a)
 	mode_t mask = umask(022);
 
 	if (!mkdir("/run/ferry", 0755)) {
-		if (!geteuid() && give_away(AT_FDCWD, "/run/ferry", S_IFDIR, a->user.uid, a->user.gid))
+		if (!geteuid() &&
+		    give_away(AT_FDCWD, "/run/ferry", S_IFDIR, a->user.uid, a->user.gid))
 			log_warning("cannot give /run/ferry to user %u", a->user.uid);
 	} else if (errno != EEXIST)
 		log_warning("cannot make /run/ferry: %s", strerror(errno));
@@ -254,8 +255,7 @@ int app_listen(struct agent *a, const char *path)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r = 0;
 
 	if (strlen(path) >= sizeof(un.sun_path) || fd < 0) {
-		log_error("cannot listen on %s: %s", path,
-			  strerror(fd < 0 ? errno : ENAMETOOLONG));
+		log_error("cannot listen on %s: %s", path, strerror(fd < 0 ? errno : ENAMETOOLONG));
 		close_fd(&fd);
 		umask(mask);
 		return -ENAMETOOLONG;

@@ -197,7 +197,7 @@ static int set_application(struct reader *r, const char *kind, const char *key, 
 {
 	int e = strcmp(key, "user") ? -ENOENT : config_add_application(r->c, kind, value);
 
-	return !e	      ? 0 :
+	return !e           ? 0 :
 	       e == -ENOENT ? wrong(r, "no such key in its section", NULL) :
 	       e == -EEXIST ? wrong(r, "given twice in its section", NULL) :
 			      wrong(r, "no user's name or number:", value);

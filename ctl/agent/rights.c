@@ -3,8 +3,8 @@
  * Rights, see rights.h. Capability sets by libcap; what it has no call for, by prctl.
  *
  * Why a uid change can give nothing back afterwards: no CAP_SETUID is left; NO_SETUID_FIXUP keeps
- * the kernel from changing capabilities with uids, NOROOT keeps uid 0 from getting any by exec, both
- * locked (capabilities(7)); no_new_privs makes set-user-ID and file capabilities mean nothing.
+ * the kernel from changing capabilities with uids, NOROOT keeps uid 0 from getting any by exec,
+ * both locked (capabilities(7)); no_new_privs makes set-user-ID and file capabilities mean nothing.
  * Invariant: after rights_serve() has said 0, what it wanted is what the kernel said.
  */
 #include <errno.h>
@@ -30,17 +30,20 @@ static const struct right {
 	cap_value_t cap;
 	const char *name, *purpose;
 } rights[] = {
-#define R(cap, purpose) { cap, #cap, purpose }
+#define R(cap, purpose)                                                                            \
+	{                                                                                          \
+		cap, #cap, purpose                                                                 \
+	}
 	R(CAP_NET_ADMIN, "to attach programs, add addresses and put sockets in repair"),
 	R(CAP_NET_BIND_SERVICE, "to restore a socket with a local port below 1024"),
 	R(CAP_BPF, "to make maps and load programs"),
 	R(CAP_PERFMON, "to load programs that calculate with packet pointers"),
-	R(CAP_CHOWN, NULL),	   /* pins and socket become the user's */
+	R(CAP_CHOWN, NULL),        /* pins and socket become the user's */
 	R(CAP_DAC_OVERRIDE, NULL), /* pins, socket, configuration of whoever they are */
-	R(CAP_FOWNER, NULL),	   /* an earlier agent's socket in a directory like /tmp */
+	R(CAP_FOWNER, NULL),       /* an earlier agent's socket in a directory like /tmp */
 	R(CAP_SETGID, NULL),
 	R(CAP_SETUID, NULL),
-	R(CAP_SETPCAP, NULL),	/* bounding set, securebits */
+	R(CAP_SETPCAP, NULL),   /* bounding set, securebits */
 	R(CAP_SYS_ADMIN, NULL), /* the name of a program that owns a device */
 #undef R
 };
@@ -163,12 +166,14 @@ int rights_start(char *error, size_t size)
 
 	lack = r || fault(FAULT_NO_RIGHTS_CHECK) ? 0 : serve & ~s.permitted;
 	for (unsigned int cap = 0; lack && cap < 64; cap++) {
-		const char *name = "", *purpose = lack & BIT(cap) ? rights_purpose(cap, &name) : NULL;
+		const char *name = "",
+			   *purpose = lack & BIT(cap) ? rights_purpose(cap, &name) : NULL;
 
 		if (!purpose)
 			continue;
-		snprintf(error, size, "%s is missing, which is needed %s: start as root, or with it "
-				      "as an ambient capability (AmbientCapabilities= of a unit)",
+		snprintf(error, size,
+			 "%s is missing, which is needed %s: start as root, or with it "
+			 "as an ambient capability (AmbientCapabilities= of a unit)",
 			 name, purpose);
 		return -EPERM;
 	}
@@ -273,16 +278,18 @@ int rights_serve(const struct rights_user *u, char *error, size_t size)
 		mask &= s.permitted;
 	r = r ? r : give_up(u, mask, root, setpcap, &step);
 	if (r) {
-		snprintf(error, size, "cannot give up rights (%s): %s; root needs CAP_SETUID, "
-				      "CAP_SETGID and CAP_SETPCAP for it",
+		snprintf(error, size,
+			 "cannot give up rights (%s): %s; root needs CAP_SETUID, "
+			 "CAP_SETGID and CAP_SETPCAP for it",
 			 step, strerror(-r));
 		return r;
 	}
 	wrong = differs(u, mask, root, setpcap, &is);
 	if (!wrong)
 		return 0;
-	snprintf(error, size, "rights were not given up: the %s is %llx, which is not user %u, group "
-			      "%u and capabilities %llx; what started the agent may forbid it",
+	snprintf(error, size,
+		 "rights were not given up: the %s is %llx, which is not user %u, group "
+		 "%u and capabilities %llx; what started the agent may forbid it",
 		 wrong, (unsigned long long)is, u->uid, u->gid, (unsigned long long)mask);
 	return -EPERM;
 }

@@ -5,11 +5,11 @@
  *   1 rights_user()    who the agent becomes
  *   2 rights_start()   first of all: keeps what the start needs, names what is missing
  *   3 ... pins, programs, addresses, sockets; what is made becomes the user's ...
- *   4 rights_serve()   before the loop, for good: the user, without other groups, with the rights of
- *                      serving and no more; looks whether it is so
+ *   4 rights_serve()   before the loop, for good: the user, without other groups, with the rights
+ *                      of serving and no more; looks whether it is so
  *
  * A process that is not root stays who it is; it must have been given the rights of serving. So it
- * is with one that follows this one by exec, which keeps them (ambient). The masks are in ferryd(8).
+ * is with one that follows this one by exec, which keeps them (ambient). The masks: ferryd(8).
  */
 #ifndef AGENT_RIGHTS_H
 #define AGENT_RIGHTS_H
@@ -25,8 +25,8 @@ struct rights_user {
 
 enum rights_phase { RIGHTS_START, RIGHTS_SERVE };
 
-/* user.c: "USER[:GROUP]", names or numbers; NULL: the default. Where the process is not root, that can only
- * be itself, which is the default there. 0 or -errno and a sentence in error. */
+/* user.c: "USER[:GROUP]", names or numbers; NULL: the default. Where the process is not root, that
+ * can only be itself, which is the default there. 0 or -errno and a sentence in error. */
 int rights_user(const char *text, struct rights_user *u, char *error, size_t size);
 /* A uid or gid in digits. 0 or -EINVAL. */
 int user_number(const char *text, uint32_t *n);

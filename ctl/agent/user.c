@@ -30,15 +30,17 @@ static int find_user(const char *name, bool with_group, struct rights_user *u, c
 	const struct passwd *pw = numeric ? getpwuid(u->uid) : getpwnam(name);
 
 	if (!pw && !numeric) {
-		snprintf(error, size, "there is no user '%s' for the agent to become: make it "
-				      "(useradd --system --user-group --no-create-home %s), or give "
-				      "another, or root, with --user",
+		snprintf(error, size,
+			 "there is no user '%s' for the agent to become: make it "
+			 "(useradd --system --user-group --no-create-home %s), or give "
+			 "another, or root, with --user",
 			 name, name);
 		return -ENOENT;
 	}
 	if (!pw && !with_group) {
-		snprintf(error, size, "user %s has no account, and so no group: give one with "
-				      "--user %s:GROUP",
+		snprintf(error, size,
+			 "user %s has no account, and so no group: give one with "
+			 "--user %s:GROUP",
 			 name, name);
 		return -ENOENT;
 	}
@@ -81,8 +83,9 @@ int rights_user(const char *text, struct rights_user *u, char *error, size_t siz
 	r = r || !colon ? r : find_group(colon + 1, u, error, size);
 	if (r || !geteuid() || (u->uid == geteuid() && u->gid == getegid()))
 		return r;
-	snprintf(error, size, "only root can become user %u, group %u: start as root, or as that "
-			      "user and group",
+	snprintf(error, size,
+		 "only root can become user %u, group %u: start as root, or as that "
+		 "user and group",
 		 u->uid, u->gid);
 	return -EPERM;
 }

@@ -34,7 +34,8 @@ bool vip_allowed(struct agent *a, const uint8_t addr[16])
 	for (unsigned int i = 0; i < a->config.n_services; i++)
 		if (!memcmp(a->config.services[i].key.addr, addr, 16))
 			return true;
-	return *find(a, addr) || (!rtnl_address(&a->rtnl, addr, &ours, &others) && (ours || others));
+	return *find(a, addr) ||
+	       (!rtnl_address(&a->rtnl, addr, &ours, &others) && (ours || others));
 }
 
 int vip_acquire(struct agent *a, const uint8_t addr[16])

@@ -49,7 +49,7 @@ static void describe_owner(uint32_t ifindex, char *text, size_t size)
 
 	if (bpf_xdp_query((int)ifindex, 0, &q))
 		q.prog_id = 0;
-	id = q.prog_id	    ? q.prog_id :
+	id = q.prog_id     ? q.prog_id :
 	     q.drv_prog_id ? q.drv_prog_id :
 	     q.skb_prog_id ? q.skb_prog_id :
 			     q.hw_prog_id;
@@ -59,8 +59,8 @@ static void describe_owner(uint32_t ifindex, char *text, size_t size)
 	}
 	fd = bpf_prog_get_fd_by_id(id);
 	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &n)) {
-		snprintf(text, size, "XDP program %u owns it: take that off (bpftool prog show id %u)",
-			 id, id);
+		snprintf(text, size,
+			 "XDP program %u owns it: take that off (bpftool prog show id %u)", id, id);
 		return;
 	}
 	memcpy(&tag, info.tag, sizeof(tag));

@@ -32,8 +32,8 @@ int dataplane_fail(int error, const char *format, ...) __attribute__((format(pri
  * become and whatever became of the path. */
 #define PIN_PATH 256
 const char *pin_path(const struct dataplane *d, const char *name, char path[PIN_PATH]);
-/* Locks the pin directory. pins: a descriptor that holds the lock already, and is the dataplane's from
- * here on; 0: it is made, where it is not, and opened. 0, or dataplane_fail(). */
+/* Locks the pin directory. pins: a descriptor that holds the lock already, and is the dataplane's
+ * from here on; 0: it is made, where it is not, and opened. 0, or dataplane_fail(). */
 int lock_root(struct dataplane *d, int pins);
 /* Opens the pinned maps and maps their memory. */
 int maps_open(struct dataplane *d);

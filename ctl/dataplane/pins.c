@@ -30,12 +30,14 @@ static int open_root(struct dataplane *d)
 	struct statfs fs;
 
 	if (statfs("/sys/fs/bpf", &fs) || fs.f_type != BPF_FS_MAGIC)
-		return dataplane_fail(-ENOENT, "/sys/fs/bpf is not a bpf file system: mount -t bpf "
-					       "bpf /sys/fs/bpf (ip netns exec hides it: use nsenter)");
+		return dataplane_fail(-ENOENT,
+				      "/sys/fs/bpf is not a bpf file system: mount -t bpf "
+				      "bpf /sys/fs/bpf (ip netns exec hides it: use nsenter)");
 	if ((mkdir(PIN_ROOT, 0711) && errno != EEXIST && errno != EACCES) ||
 	    (mkdir(d->root, 0700) && errno != EEXIST))
-		return dataplane_fail(-errno, "cannot make %s: %s; start as root, or make it "
-					      "beforehand, the agent's user's, with a way to it",
+		return dataplane_fail(-errno,
+				      "cannot make %s: %s; start as root, or make it "
+				      "beforehand, the agent's user's, with a way to it",
 				      d->root, strerror(errno));
 	d->lock = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (d->lock < 0)

@@ -42,7 +42,7 @@ def status(pid):
     return {**{k: int(rows[k], 16) for k in SETS}, "NoNewPrivs": int(rows["NoNewPrivs"]),
             "Uid": rows["Uid"].split(), "Gid": rows["Gid"].split(),
             "Groups": rows["Groups"].split(), "State": rows["State"][0],
-            # a directory of /proc is its process's; the files in it are root's where it is undumpable
+            # where a process is undumpable, its files in /proc are root's
             "owner": os.stat(f"/proc/{pid}/environ").st_uid, "name": rows["Name"]}
 
 
@@ -191,6 +191,6 @@ class Rights(Fleet):
 
     def ends(self, host, argv, fault=""):
         """Exit code and last line of an agent that should not come to serve."""
-        p = self.at(host, "env", f"FERRY_FAULT={fault}", *argv, "--node", self.name(host), "--config",
-                    self.config, "--socket", self.socket("x"), check=False, timeout=15)
+        p = self.at(host, "env", f"FERRY_FAULT={fault}", *argv, "--node", self.name(host),
+                    "--config", self.config, "--socket", self.socket("x"), check=False, timeout=15)
         return p.returncode, p.stderr.strip().rpartition("\n")[2]

@@ -21,7 +21,12 @@
 #include "dataplane/dataplane.h"
 
 static const struct dataplane_settings small = {
-	.name = "one", .node = 1, .buckets4 = 64, .buckets6 = 64, .stash = 16, .units = 16,
+	.name = "one",
+	.node = 1,
+	.buckets4 = 64,
+	.buckets6 = 64,
+	.stash = 16,
+	.units = 16,
 };
 
 static int own_mounts(void **state)
