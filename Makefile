@@ -17,7 +17,7 @@ AR := ar
 PREFIX := /usr/local
 comma := ,
 B := build
-PKGS := libbpf libsystemd jansson libmnl libprotobuf-c
+PKGS := libbpf libcap libsystemd jansson libmnl libprotobuf-c
 CPPFLAGS := -Iinclude -Ictl -Ibuild/gen -Ibuild/bpf -D_GNU_SOURCE
 CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC \
 	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize=alignment \
@@ -116,8 +116,8 @@ $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
 $(T)/test_util: $(BASE)
 $(T)/test_estimate: $(OBJ)/ctl/move/estimate.o
-$(T)/test_unit_word: $(DATAPLANE) $(BASE)
-$(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_repair \
+$(T)/test_unit_word $(T)/test_pins: $(DATAPLANE) $(BASE)
+$(T)/test_rights $(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_repair \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
 $(T)/test_libferry $(T)/test_libferry_arrive $(T)/test_libferry_resume: $(LIB)
 $(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/packet/corpus.c \

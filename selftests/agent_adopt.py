@@ -16,7 +16,7 @@ Steps:
     unit or a flow any more
 """
 from fleet import on_fleet
-from net import BUILD, Failure, run, wait_for
+from net import run, wait_for
 from probe import Client, server
 from wire import FLAGGED, Capture, closes
 import os
@@ -39,7 +39,7 @@ def map_ids(fleet):
 
 
 def second_agent_refused(fleet):
-    p = fleet.at("a", f"{BUILD}/ferryd", "--node", fleet.name("a"), "--config", fleet.config,
+    p = fleet.at("a", *fleet.agent_argv("a"), "--node", fleet.name("a"), "--config", fleet.config,
                  "--socket", fleet.socket("x"), check=False)
     return p.returncode == 1 and "locked" in p.stderr
 

@@ -116,6 +116,23 @@ class SmallMtu(Refused):
             n["mtu"] == mtu for n in self.fleet.ferry("b", "node", "list")["nodes"]))
 
 
+class NoService(Refused):
+    """An address that is A's and no service's: no node makes another one take it."""
+
+    def __init__(self, fleet, reason):
+        super().__init__(fleet, reason, address={4: "203.0.113.99", 6: "2001:db8:0:1::99"})
+        for family, address in self.address.items():
+            ip = ("ip", f"-{family}")
+            fleet.at("a", *ip, "addr", "add", address, "dev", "lo", *(("nodad",) * (family == 6)))
+            fleet.at("i", *ip, "route", "add", address, "via", FABRIC["a"][family == 6])
+
+    def left_over(self):
+        lo = self.fleet.at("b", "ip", "-br", "addr", "show", "dev", "lo").stdout
+        left = super().left_over()
+        return {**left, "addresses_b": left["addresses_b"] + [v for v in self.address.values()
+                                                             if v in lo]}
+
+
 def test(fleet):
     fleet.up()
     node_a = {4: FABRIC["a"][0], 6: FABRIC["a"][1]}
@@ -123,7 +140,7 @@ def test(fleet):
             for reason in ("listen", "mptcp", "not-connected")]
     rows += [Refused(fleet, "app-missing", on_b=False), Busy(fleet, "tuple-busy"),
              SmallMtu(fleet, "mtu-smaller"),
-             Refused(fleet, "addr-node-local", address=node_a)]
+             Refused(fleet, "addr-node-local", address=node_a), NoService(fleet, "addr-unavailable")]
     seen = {row.reason: row.run() for row in rows}
     refusals = {reason: all(r["ok"] for r in both.values()) for reason, both in seen.items()}
     return {"refusals": refusals, "seen": seen, "ok": all(refusals.values())}

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <systemd/sd-event.h>
 #include "agent/config.h"
+#include "agent/rights.h"
 #include "dataplane/dataplane.h"
 #include "move/estimate.h"
 #include "net/rtnl.h"
@@ -21,6 +22,7 @@ struct agent {
 	struct dataplane dp;
 	struct rtnl rtnl;
 	uint8_t boot[16];
+	struct rights_user user; /* that it becomes before its loop */
 	struct app *apps;
 	struct unit *units;
 	struct move *moves;
@@ -75,6 +77,9 @@ void nodes_forget_known(struct agent *a, uint32_t node);
 
 /* vip.c: addresses made deliverable here, for as long as somebody needs them. */
 int vip_acquire(struct agent *a, const uint8_t addr[16]);
+/* Whether an application or a node may have the address made deliverable here: a service's, or one
+ * that is there already. */
+bool vip_allowed(struct agent *a, const uint8_t addr[16]);
 void vip_release(struct agent *a, const uint8_t addr[16]);
 /* Those that an earlier agent made deliverable, and nobody needs (any more). */
 void vips_sweep(struct agent *a);

@@ -10,6 +10,7 @@
 #include <linux/netlink.h>
 #include <stdio.h>
 #include <string.h>
+#include "agent/access.h"
 #include "agent/app_io.h"
 #include "agent/space.h"
 #include "base/log.h"
@@ -126,9 +127,7 @@ static int on_hello(struct app *app, const struct ferry_app_message *m, struct r
 	r = enter_space(app, in);
 	if (r)
 		return r;
-	answer.result = m->version != FERRY_APP_VERSION  ? -EPROTO :
-			app_by_kind(app->agent, m->text) ? -EEXIST :
-							   0;
+	answer.result = m->version != FERRY_APP_VERSION ? -EPROTO : access_register(app, m->text);
 	if (!answer.result)
 		strcpy(app->kind, m->text);
 	return app_send(app, &answer);

@@ -5,18 +5,21 @@
  * (GO, COMMITTED) is a connection lost. An application that lets too many lie is disconnected.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include "agent/access.h"
 #include "agent/app_io.h"
 #include "agent/space.h"
 #include "base/log.h"
 #include "base/util.h"
 
 #define OUT_MAX 1024  /* messages */
-#define SILENT_MAX 64 /* connections that have said nothing yet */
+#define SILENT_MAX 64 /* connections of one user that have said nothing yet */
+#define ALL_MAX 1024  /* connections of all bounded users (access.h) */
 
 struct app_message {
 	struct app_message *next;
@@ -170,20 +173,25 @@ static int on_io(sd_event_source *s, int fd, uint32_t events, void *arg)
 	return 0;
 }
 
-/* The newest connections are in front: the oldest of too many that say nothing goes. */
-static void limit_silent(struct agent *a)
+/* The newest connections are in front. Of one user's too many that say nothing, its own oldest
+ * goes: nobody's connections cost another user one, unless there are many such users. */
+static void limit(struct app *newest)
 {
+	const struct agent *a = newest->agent;
 	struct app *oldest = NULL;
-	unsigned int n = 0;
+	unsigned int silent = 0, all = 0;
 
 	for (struct app *app = a->apps; app; app = app->next) {
-		if (app->kind[0])
+		all += access_bounded(a, app->peer.uid);
+		if (app->kind[0] || app->peer.uid != newest->peer.uid)
 			continue;
-		n++;
+		silent++;
 		oldest = app;
 	}
-	if (n > SILENT_MAX)
+	if (silent > SILENT_MAX)
 		app_free(oldest);
+	else if (all > ALL_MAX && access_bounded(a, newest->peer.uid))
+		app_free(newest);
 }
 
 static int on_accept(sd_event_source *s, int listener, uint32_t events, void *arg)
@@ -211,25 +219,44 @@ static int on_accept(sd_event_source *s, int listener, uint32_t events, void *ar
 	}
 	app->next = app->agent->apps;
 	app->agent->apps = app;
-	limit_silent(app->agent);
+	limit(app);
 	return 0;
+}
+
+/* Where the default socket goes: the agent's user's, who makes it again. */
+/* Made 0660, then given away by descriptor: whoever may write to its directory cannot have us give
+ * away something else. */
+static int own(struct agent *a, const char *path)
+{
+	const struct group *group = getgrnam("ferry");
+	gid_t gid = group ? group->gr_gid : a->user.gid;
+	int r = give_away(AT_FDCWD, path, S_IFSOCK, a->user.uid, gid);
+
+	if (r == -EPERM && a->user.uid == geteuid()) { /* not root, nor in that group */
+		log_warning("%s cannot have the group ferry: the agent is not in it", path);
+		r = 0;
+	}
+	return r;
 }
 
 int app_listen(struct agent *a, const char *path)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	struct group *group = getgrnam("ferry");
+	mode_t mask = umask(0117);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r = 0;
 
 	if (strlen(path) >= sizeof(un.sun_path) || fd < 0) {
+		log_error("cannot listen on %s: %s", path, strerror(fd < 0 ? errno : ENAMETOOLONG));
 		close_fd(&fd);
+		umask(mask);
 		return -ENAMETOOLONG;
 	}
 	strcpy(un.sun_path, path);
 	unlink(path); /* we hold the node's lock: nobody else listens there */
-	if (bind(fd, (struct sockaddr *)&un, sizeof(un)) || chmod(path, 0660) ||
-	    (group && chown(path, (uid_t)-1, group->gr_gid)) || listen(fd, 128))
+	if (bind(fd, (struct sockaddr *)&un, sizeof(un)) || listen(fd, 128))
 		r = -errno;
+	umask(mask);
+	r = r ? r : own(a, path);
 	if (!r)
 		r = sd_event_add_io(a->event, NULL, fd, EPOLLIN, on_accept, a);
 	if (r < 0) {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "agent/app.h"
+#include "agent/access.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "move/move.h"
@@ -97,6 +97,8 @@ static void run_move(struct agent *a, int fd, const char *unit, const char *to,
 	u = uuid_parse_text(unit, uuid) ? NULL : unit_find(a, uuid);
 	if (!u || !u->app)
 		failed(fd, "no-such-unit", whereabouts(a, uuid, where, sizeof(where)));
+	else if (access_command(fd, u, "move"))
+		failed(fd, "not-allowed", "");
 	else if (!node)
 		failed(fd, "no-such-node", to);
 	else if (start(a, u, node->number, fd, &refusal))

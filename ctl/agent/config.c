@@ -193,6 +193,16 @@ static int set_service(struct reader *r, struct config_service *s, const char *k
 	return 0;
 }
 
+static int set_application(struct reader *r, const char *kind, const char *key, const char *value)
+{
+	int e = strcmp(key, "user") ? -ENOENT : config_add_application(r->c, kind, value);
+
+	return !e           ? 0 :
+	       e == -ENOENT ? wrong(r, "no such key in its section", NULL) :
+	       e == -EEXIST ? wrong(r, "given twice in its section", NULL) :
+			      wrong(r, "no user's name or number:", value);
+}
+
 static struct config_node *node_section(struct config *c, const char *name)
 {
 	struct config_node *n;
@@ -255,6 +265,8 @@ static int on_key(void *user, const char *section, const char *key, const char *
 			s->line = r->line;
 		return s && !once(r, service_keys, key, &s->keys) && !set_service(r, s, key, value);
 	}
+	if (!strncmp(section, "application ", 12) && config_valid_name(section + 12))
+		return !set_application(r, section + 12, key, value);
 	return !wrong(r, "no such section, or its name has other characters than a-zA-Z0-9._-:",
 		      section);
 }
@@ -378,21 +390,6 @@ void config_free(struct config *c)
 {
 	free(c->nodes);
 	free(c->services);
+	free(c->applications);
 	memset(c, 0, sizeof(*c));
-}
-
-const struct config_node *config_node_by_name(const struct config *c, const char *name)
-{
-	for (unsigned int i = 0; i < c->n_nodes; i++)
-		if (!strcmp(c->nodes[i].name, name))
-			return &c->nodes[i];
-	return NULL;
-}
-
-const struct config_node *config_node_by_number(const struct config *c, uint32_t number)
-{
-	for (unsigned int i = 0; i < c->n_nodes; i++)
-		if (c->nodes[i].number == number)
-			return &c->nodes[i];
-	return NULL;
 }

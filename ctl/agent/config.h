@@ -9,6 +9,7 @@
  *                                 every moved unit lives; backend), buckets4, buckets6, stash,
  *                                 units
  *   [service NAME]                address, port, protocol (tcp, udp), node
+ *   [application KIND]            user (who alone may register that kind)
  */
 #ifndef CONFIG_H
 #define CONFIG_H
@@ -45,6 +46,12 @@ struct config_service {
 	uint32_t keys;
 };
 
+#define CONFIG_NOBODY UINT32_MAX /* the uid of a user that this machine does not know */
+struct config_application {
+	char kind[CONFIG_NAME];
+	uint32_t uid;
+};
+
 struct config {
 	uint32_t vni;
 	uint8_t tag[8];
@@ -53,6 +60,8 @@ struct config {
 	unsigned int n_nodes;
 	struct config_service *services;
 	unsigned int n_services;
+	struct config_application *applications;
+	unsigned int n_applications;
 	const struct config_node *self;
 };
 
@@ -64,5 +73,9 @@ void config_free(struct config *c);
 bool config_valid_name(const char *name);
 const struct config_node *config_node_by_name(const struct config *c, const char *name);
 const struct config_node *config_node_by_number(const struct config *c, uint32_t number);
+/* NULL: the configuration names nobody for the kind. */
+const struct config_application *config_application(const struct config *c, const char *kind);
+/* 0; -EEXIST, -EINVAL (user is neither a name nor a number), -ENOMEM. */
+int config_add_application(struct config *c, const char *kind, const char *user);
 
 #endif

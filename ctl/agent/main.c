@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+#include "agent/access.h"
 #include "agent/agent.h"
 #include "agent/detach.h"
 #include "base/fault.h"
@@ -19,18 +21,19 @@
 #include "move/move.h"
 
 static const char usage[] =
-	"Usage: ferryd --node NAME [--config FILE] [--socket PATH]\n"
+	"Usage: ferryd --node NAME [--config FILE] [--socket PATH] [--user USER[:GROUP]]\n"
 	"       ferryd --node NAME --detach [--force] [--socket PATH]\n"
 	"\n"
 	"  -n, --node NAME    this node's name in the configuration; everything it keeps hangs off it\n"
 	"  -c, --config FILE  default /etc/ferry/ferry.conf\n"
 	"  -s, --socket PATH  for applications and commands; default /run/ferry/NAME.sock\n"
+	"  -u, --user USER[:GROUP]  that it becomes once it has started; default ferry\n"
 	"      --detach       take the node off, in its network namespace: nothing is left of it\n"
 	"      --force        so even where connections break by it\n"
 	"  -h, --help\n";
 
 struct options {
-	const char *node, *config, *socket;
+	const char *node, *config, *socket, *user;
 	bool detach, force;
 };
 
@@ -40,6 +43,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "node", required_argument, NULL, 'n' },
 		{ "config", required_argument, NULL, 'c' },
 		{ "socket", required_argument, NULL, 's' },
+		{ "user", required_argument, NULL, 'u' },
 		{ "detach", no_argument, NULL, 'd' },
 		{ "force", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' },
@@ -48,7 +52,7 @@ static int parse(int argc, char **argv, struct options *o)
 	int c;
 
 	*o = (struct options){ .config = "/etc/ferry/ferry.conf" };
-	while ((c = getopt_long(argc, argv, "n:c:s:h", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "n:c:s:u:h", longs, NULL)) != -1) {
 		switch (c) {
 		case 'n':
 			o->node = optarg;
@@ -58,6 +62,9 @@ static int parse(int argc, char **argv, struct options *o)
 			break;
 		case 's':
 			o->socket = optarg;
+			break;
+		case 'u':
+			o->user = optarg;
 			break;
 		case 'd':
 			o->detach = true;
@@ -182,6 +189,23 @@ static int attach(struct agent *a)
 	return r;
 }
 
+/* From here on it has the rights of serving and no others. */
+static int serve_as(struct agent *a)
+{
+	char error[512];
+
+	if (dataplane_own(&a->dp, a->user.uid, a->user.gid)) {
+		log_error("%s", dataplane_error());
+		return -EPERM;
+	}
+	if (fault(FAULT_STOP_BEFORE_DROP))
+		raise(SIGSTOP);
+	if (!rights_serve(&a->user, error, sizeof(error)))
+		return 0;
+	log_error("%s", error);
+	return -EPERM;
+}
+
 static int start(struct agent *a, const char *socket_path)
 {
 	int r = write_peers(a);
@@ -198,7 +222,8 @@ static int start(struct agent *a, const char *socket_path)
 	r = r ? r : nexthops_start(a);
 	r = r ? r : ending_start(a);
 	r = r ? r : attach(a);
-	return r ? r : app_listen(a, socket_path);
+	r = r ? r : app_listen(a, socket_path);
+	return r ? r : serve_as(a);
 }
 
 static int run(struct agent *a, const char *socket_path)
@@ -219,8 +244,12 @@ static int run(struct agent *a, const char *socket_path)
 	r = r < 0 ? r : start(a, socket_path);
 	if (r < 0)
 		return r;
-	log_info("node %u is up, on %s", a->config.self->number, socket_path);
+	log_info("node %u is up, on %s, as user %u", a->config.self->number, socket_path,
+		 geteuid());
+	sd_notifyf(0, "READY=1\nSTATUS=Node %s (%u) is up", a->config.self->name,
+		   a->config.self->number);
 	r = sd_event_loop(a->event);
+	sd_notify(0, "STOPPING=1");
 	moves_stop(a);
 	return r;
 }
@@ -257,12 +286,15 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "/run/ferry/%s.sock", o.node);
 	if (o.detach)
 		return detach_node(o.node, o.socket ? o.socket : path, o.force);
-	if (config_load(&a.config, o.config, o.node, error, sizeof(error))) {
+	if (rights_user(o.user, &a.user, error, sizeof(error)) ||
+	    rights_start(error, sizeof(error)) ||
+	    config_load(&a.config, o.config, o.node, error, sizeof(error))) {
 		log_error("%s", error);
 		return 1;
 	}
+	access_check(&a.config);
 	if (!o.socket)
-		run_dir_make();
+		run_dir_make(&a.user);
 	settings(&a.config, &s);
 	raise_limit();
 	r = boot_id(a.boot);

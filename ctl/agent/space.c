@@ -75,7 +75,7 @@ int space_deliver(struct agent *a, const struct space *s, const uint8_t addr[16]
 	int r;
 
 	if (s->own)
-		return vip_acquire(a, addr);
+		return vip_allowed(a, addr) ? vip_acquire(a, addr) : -EACCES;
 	r = rtnl_route(&a->rtnl, addr, &route);
 	if (r)
 		return r;

@@ -25,6 +25,19 @@ static struct vip **find(struct agent *a, const uint8_t addr[16])
 	return at;
 }
 
+/* Anybody may bind a socket to any address (IP_FREEBIND): what it is bound to is no reason to take
+ * that address. */
+bool vip_allowed(struct agent *a, const uint8_t addr[16])
+{
+	bool ours = false, others = false;
+
+	for (unsigned int i = 0; i < a->config.n_services; i++)
+		if (!memcmp(a->config.services[i].key.addr, addr, 16))
+			return true;
+	return *find(a, addr) ||
+	       (!rtnl_address(&a->rtnl, addr, &ours, &others) && (ours || others));
+}
+
 int vip_acquire(struct agent *a, const uint8_t addr[16])
 {
 	struct vip **at = find(a, addr), *v = *at;

@@ -21,7 +21,10 @@
 	X(ABORT_BEFORE_FLIP, "abort-before-flip")                                                 \
 	X(DIE_ORIGIN, "die-origin") /* killed before that stage of the table, from 1 */           \
 	X(DIE_DESTINATION, "die-destination") /* killed at that place, docs/MOVE.md */            \
-	X(DIE_ABORTING, "die-aborting")       /* killed before that socket is thawed, from 1 */
+	X(DIE_ABORTING, "die-aborting")       /* killed before that socket is thawed, from 1 */   \
+	X(STOP_BEFORE_DROP, "stop-before-drop") /* SIGSTOP before rights are given up */          \
+	X(NO_RIGHTS_CHECK, "no-rights-check")   /* start without a right that is needed */        \
+	X(KEEP_RIGHTS, "keep-rights")           /* the capabilities of the start are kept */
 
 enum fault {
 #define X(id, name) FAULT_##id,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include "util.h"
 
@@ -33,6 +34,20 @@ int boot_id(uint8_t id[16])
 	if (read(fd, text, UUID_TEXT - 1) != UUID_TEXT - 1)
 		return -EIO;
 	return uuid_parse_text(text, id);
+}
+
+int give_away(int dir, const char *name, mode_t type, uid_t uid, gid_t gid)
+{
+	_cleanup_close_ int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return -errno;
+	if ((st.st_mode & S_IFMT) != type || (type != S_IFDIR && st.st_nlink != 1))
+		return -EPERM;
+	if (st.st_uid == uid && st.st_gid == gid)
+		return 0;
+	return fchownat(fd, "", uid, gid, AT_EMPTY_PATH) ? -errno : 0;
 }
 
 const char *uuid_text(const uint8_t u[16], char text[UUID_TEXT])

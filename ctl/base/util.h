@@ -42,6 +42,11 @@ uint64_t boottime_ns(void);
 int boot_id(uint8_t id[16]);
 int random_bytes(void *buf, size_t size);
 
+/* Makes the file `name` of a directory another user's, where it is what it should be: of this type,
+ * with one name (others may write to the directory: a link to something else is not given away).
+ * 0 or -errno; -EPERM where it is something else. */
+int give_away(int dir, const char *name, mode_t type, uid_t uid, gid_t gid);
+
 #define UUID_TEXT 37
 const char *uuid_text(const uint8_t uuid[16], char text[UUID_TEXT]);
 /* 0 or -EINVAL. */

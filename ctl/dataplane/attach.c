@@ -7,6 +7,7 @@
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <endian.h>
 #include <errno.h>
 #include <linux/if_link.h>
 #include <stdio.h>
@@ -18,56 +19,92 @@
 #include "steer.skel.h"
 
 /* A pinned link, where it still holds this device. */
-static int pinned_link(const char *path, const char *claim, uint32_t ifindex)
+static int pinned_link(const struct dataplane *d, const char *name, const char *claim,
+		       uint32_t ifindex)
 {
 	struct bpf_link_info info = {};
 	uint32_t size = sizeof(info);
-	int fd = bpf_obj_get(path);
+	char path[PIN_PATH];
+	int fd = bpf_obj_get(pin_path(d, name, path));
 
 	if (fd < 0)
 		return -errno;
 	if (bpf_obj_get_info_by_fd(fd, &info, &size) || info.xdp.ifindex != ifindex) {
 		close(fd);
 		unlink(path); /* of a device that is gone */
-		unlink(claim);
+		unlink(pin_path(d, claim, path));
 		return -ENOENT;
 	}
 	return fd;
 }
 
-static int pin(int link, const char *path)
+/* Who owns the device's XDP. Its name is for those who may look at another's program
+ * (CAP_SYS_ADMIN): the agent at its start, where that is as root. */
+static void describe_owner(uint32_t ifindex, char *text, size_t size)
 {
-	if (!bpf_obj_pin(link, path) || errno == EEXIST)
+	LIBBPF_OPTS(bpf_xdp_query_opts, q);
+	struct bpf_prog_info info = {};
+	uint32_t n = sizeof(info), id;
+	_cleanup_close_ int fd = -1;
+	uint64_t tag;
+
+	if (bpf_xdp_query((int)ifindex, 0, &q))
+		q.prog_id = 0;
+	id = q.prog_id     ? q.prog_id :
+	     q.drv_prog_id ? q.drv_prog_id :
+	     q.skb_prog_id ? q.skb_prog_id :
+			     q.hw_prog_id;
+	if (!id) {
+		snprintf(text, size, "its driver may have no native XDP");
+		return;
+	}
+	fd = bpf_prog_get_fd_by_id(id);
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &n)) {
+		snprintf(text, size,
+			 "XDP program %u owns it: take that off (bpftool prog show id %u)", id, id);
+		return;
+	}
+	memcpy(&tag, info.tag, sizeof(tag));
+	snprintf(text, size, "XDP program %u ('%s', tag %016llx) owns it: take that off", id,
+		 info.name, (unsigned long long)be64toh(tag));
+}
+
+static int pin(const struct dataplane *d, int link, const char *name)
+{
+	char path[PIN_PATH];
+
+	if (!bpf_obj_pin(link, pin_path(d, name, path)) || errno == EEXIST)
 		return 0;
-	return dataplane_fail(-errno, "cannot pin %s: %s", path, strerror(errno));
+	return dataplane_fail(-errno, "cannot pin %s/%s: %s", d->root, name, strerror(errno));
 }
 
 static int attach_xdp(struct dataplane *d, const char *ifname, uint32_t ifindex, bool clsact)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = XDP_FLAGS_DRV_MODE);
 	int program = bpf_program__fd(d->steer->progs.ferry_steer), r;
+	char name[IFNAMSIZ + 8], claim[IFNAMSIZ + 16], path[PIN_PATH], owner[256];
 	_cleanup_close_ int link = -1;
-	char path[256], claim[264];
 
-	snprintf(path, sizeof(path), "%s/link_%s", d->root, ifname);
-	snprintf(claim, sizeof(claim), "%s" CLSACT_CLAIM, path);
-	link = pinned_link(path, claim, ifindex);
+	snprintf(name, sizeof(name), "link_%s", ifname);
+	snprintf(claim, sizeof(claim), "%s" CLSACT_CLAIM, name);
+	link = pinned_link(d, name, claim, ifindex);
 	if (link >= 0) {
 		if (bpf_link_update(link, program, NULL))
 			return dataplane_fail(-errno, "cannot replace the XDP program of %s: %s",
 					      ifname, strerror(errno));
-		return clsact ? pin(link, claim) : 0;
+		return clsact ? pin(d, link, claim) : 0;
 	}
 	link = bpf_link_create(program, (int)ifindex, BPF_XDP, &opts);
-	if (link < 0)
-		return dataplane_fail(-errno,
-				      "cannot attach to %s in native mode: %s; another XDP program "
-				      "may own it (ip link show %s), or its driver has no native XDP",
-				      ifname, strerror(errno), ifname);
-	r = pin(link, path);
-	r = r ? r : clsact ? pin(link, claim) : 0;
+	if (link < 0) {
+		r = -errno;
+		describe_owner(ifindex, owner, sizeof(owner));
+		return dataplane_fail(r, "cannot attach to %s in native mode: %s; %s", ifname,
+				      strerror(-r), owner);
+	}
+	r = pin(d, link, name);
+	r = r ? r : clsact ? pin(d, link, claim) : 0;
 	if (r)
-		unlink(path); /* the caller takes the qdisc back */
+		unlink(pin_path(d, name, path)); /* the caller takes the qdisc back */
 	return r;
 }
 
@@ -90,8 +127,8 @@ static int attach_tc(struct dataplane *d, const char *ifname, uint32_t ifindex, 
 int dataplane_attach(struct dataplane *d, const char *ifname)
 {
 	uint32_t ifindex = if_nametoindex(ifname);
+	char name[IFNAMSIZ + 8], path[PIN_PATH];
 	bool made = false;
-	char path[256];
 	int r;
 
 	if (!ifindex)
@@ -99,8 +136,9 @@ int dataplane_attach(struct dataplane *d, const char *ifname)
 	/* the fence first: a unit that may not send must not, whatever comes in */
 	r = attach_tc(d, ifname, ifindex, &made);
 	r = r ? r : attach_xdp(d, ifname, ifindex, made);
-	snprintf(path, sizeof(path), "%s/link_%s", d->root, ifname);
-	if (r && access(path, F_OK)) /* nothing steers there, and no pin would tell of the fence */
+	snprintf(name, sizeof(name), "link_%s", ifname);
+	/* nothing steers there, and no pin would tell of the fence */
+	if (r && access(pin_path(d, name, path), F_OK))
 		fence_off(d, ifindex, made);
 	return r;
 }

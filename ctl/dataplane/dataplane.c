@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Life cycle of the programs: lock, adopt or create, load; attach.c puts them on devices. What is
- * pinned serves on when the agent is gone.
+ * Life cycle of the programs: lock (pins.c), adopt or create, load; attach.c puts them on devices.
+ * What is pinned serves on when the agent is gone.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include "base/log.h"
 #include "base/util.h"
 #include "dataplane/dataplane.h"
@@ -27,67 +22,16 @@ static void set_root(struct dataplane *d, const char *name)
 	for (int i = 0; i < MAP_COUNT; i++)
 		d->map[i] = -1;
 	snprintf(d->root, sizeof(d->root), "%s/%s", PIN_ROOT, name);
-}
-
-#define LOCK_TRIES 100 /* another node, or this one, may be taken off while we come */
-
-/* -EAGAIN: it was taken away meanwhile. */
-static int try_lock(struct dataplane *d)
-{
-	struct stat st;
-
-	d->lock = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (d->lock < 0 && errno == ENOENT)
-		return -EAGAIN;
-	if (d->lock < 0)
-		return dataplane_fail(-errno, "cannot open %s: %s", d->root, strerror(errno));
-	if (flock(d->lock, LOCK_EX | LOCK_NB))
-		return dataplane_fail(-EBUSY, "%s is locked: another agent of this node is running",
-				      d->root);
-	if (!fstat(d->lock, &st) && st.st_nlink)
-		return 0;
-	close_fd(&d->lock);
-	return -EAGAIN;
-}
-
-static int check_bpffs(void)
-{
-	struct statfs fs;
-
-	if (!statfs("/sys/fs/bpf", &fs) && fs.f_type == BPF_FS_MAGIC)
-		return 0;
-	return dataplane_fail(-ENODEV, "/sys/fs/bpf is not a bpf file system: mount -t bpf bpf "
-				       "/sys/fs/bpf (ip netns exec hides it: use nsenter --net)");
-}
-
-static int lock_root(struct dataplane *d)
-{
-	int r = check_bpffs();
-
-	if (r)
-		return r;
-	r = -EAGAIN;
-	for (int i = 0; r == -EAGAIN && i < LOCK_TRIES; i++) {
-		if ((!mkdir(PIN_ROOT, 0700) || errno == EEXIST) &&
-		    (!mkdir(d->root, 0700) || errno == EEXIST))
-			r = try_lock(d);
-		else if (errno != ENOENT)
-			r = dataplane_fail(-errno, "cannot make %s: %s", d->root, strerror(errno));
-	}
-	return r == -EAGAIN ? dataplane_fail(r, "cannot make %s: it is taken away again and again",
-					     d->root) :
-			      r;
+	snprintf(d->pins, sizeof(d->pins), "%s", d->root);
 }
 
 /* Sizes and seed of what is pinned already; else fresh ones. */
 static int choose_control(struct dataplane *d, const struct dataplane_settings *s)
 {
-	char path[256];
+	char path[PIN_PATH];
 	uint32_t zero = 0;
-	_cleanup_close_ int fd = -1;
+	_cleanup_close_ int fd = bpf_obj_get(pin_path(d, map_names[MAP_CONTROL], path));
 
-	snprintf(path, sizeof(path), "%s/control", d->root);
-	fd = bpf_obj_get(path);
 	if (fd >= 0 && !bpf_map_lookup_elem(fd, &zero, &d->control) && d->control.layout) {
 		if (d->control.layout != FERRY_LAYOUT)
 			return dataplane_fail(-EPROTO, "what is pinned under %s has layout %u, this "
@@ -116,9 +60,9 @@ static int choose_control(struct dataplane *d, const struct dataplane_settings *
 static int set_pin(struct dataplane *d, struct bpf_map *map, enum map_id id)
 {
 	_cleanup_close_ int fd = -1;
-	char path[256];
+	char path[PIN_PATH];
 
-	snprintf(path, sizeof(path), "%s/%s", d->root, map_names[id]);
+	pin_path(d, map_names[id], path);
 	/* the kernel adds a flag to a device map, which libbpf 1.1 then calls a mismatch */
 	if (id == MAP_DEVICES)
 		fd = bpf_obj_get(path);
@@ -199,9 +143,9 @@ static int load(struct dataplane *d, const struct dataplane_settings *s)
 	r = r ? r : set_pins(d, d->egress->obj);
 	r = r ? r : egress_bpf__load(d->egress);
 	if (r)
-		return dataplane_fail(r, "cannot load the programs: %s; CAP_BPF and CAP_NET_ADMIN "
-					 "are needed, and maps of another size or layout under %s "
-					 "must be detached first",
+		return dataplane_fail(r, "cannot load the programs: %s; CAP_BPF, CAP_NET_ADMIN and "
+					 "CAP_PERFMON are needed, and maps of another size or "
+					 "layout under %s must be detached first",
 				      strerror(-r), d->root);
 	return 0;
 }
@@ -257,7 +201,7 @@ int dataplane_open(struct dataplane *d, const struct dataplane_settings *s)
 	set_root(d, s->name);
 	d->writer = d->home = true;
 	libbpf_set_print(libbpf_quiet);
-	r = lock_root(d);
+	r = lock_root(d, s->pins);
 	r = r ? r : choose_control(d, s);
 	d->control.netns = (uint32_t)s->netns;
 	r = r ? r : load(d, s);
@@ -295,10 +239,9 @@ int dataplane_take(struct dataplane *d, const char *name)
 
 	set_root(d, name);
 	libbpf_set_print(libbpf_quiet);
-	r = check_bpffs();
-	r = r ? r : try_lock(d);
+	r = lock_root(d, LOCK_IF_THERE);
 	if (r)
-		return r == -EAGAIN ? -ENOENT : r;
+		return r;
 	if (maps_open(d)) { /* of another layout, or never whole */
 		maps_close(d);
 		d->control = (struct ferry_control){};

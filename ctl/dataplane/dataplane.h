@@ -5,7 +5,8 @@
  *   1 dataplane_open()    lock the pin directory, adopt what is pinned there or create it, load
  *   2 ... services, peers, next hops, units are written ...
  *   3 dataplane_attach()  each device: XDP (native) and TC egress, new before old
- *   4 dataplane_close()   unmaps and unlocks; what is pinned goes on working
+ *   4 dataplane_own()     directory and pins become the agent's user's, who can open them again
+ *   5 dataplane_close()   unmaps and unlocks; what is pinned goes on working
  *
  * Or, reading only, without a lock: dataplane_view().
  * Invariant: one writer for as long as the lock is held; unit words change by compare-and-swap.
@@ -16,6 +17,7 @@
 #include <net/if.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <ferry/map.h>
 #include <ferry/reason.h>
 #include "dataplane/table.h"
@@ -31,10 +33,12 @@ struct dataplane_settings {
 	uint32_t buckets4, buckets6, stash, units;
 	bool no_fence_in, no_fence_out; /* negative controls */
 	uint64_t netns; /* cookie of the network namespace it works in */
+	int pins; /* the pin directory, open and locked already; 0: is opened and locked */
 };
 
 struct dataplane {
-	char root[128];
+	char root[128]; /* the pin directory's name, for people */
+	char pins[128]; /* the way to it: through the lock's descriptor, where there is one */
 	int lock;
 	bool writer;
 	struct ferry_control control;
@@ -60,6 +64,8 @@ const char *dataplane_error(void);
 int dataplane_open(struct dataplane *d, const struct dataplane_settings *s);
 int dataplane_view(struct dataplane *d, const char *name);
 int dataplane_attach(struct dataplane *d, const char *ifname);
+/* 0 or -errno; what is not plainly a pin of ours is left alone. */
+int dataplane_own(struct dataplane *d, uid_t uid, gid_t gid);
 void dataplane_close(struct dataplane *d);
 
 /*

@@ -41,11 +41,9 @@ int dataplane_fail(int error, const char *format, ...)
  * wants VM_SHARED, which mmap drops for a file that cannot be written). */
 static int pinned(const struct dataplane *d, const char *name)
 {
-	char path[256];
-	int fd;
+	char path[PIN_PATH];
+	int fd = bpf_obj_get(pin_path(d, name, path));
 
-	snprintf(path, sizeof(path), "%s/%s", d->root, name);
-	fd = bpf_obj_get(path);
 	return fd < 0 ? -errno : fd;
 }
 

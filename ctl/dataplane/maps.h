@@ -34,6 +34,17 @@ extern const char *const map_names[MAP_COUNT];
 struct dataplane;
 /* Sets *text of dataplane_error() and returns error. */
 int dataplane_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The path of a pin: through the locked directory's descriptor, which works whoever the process has
+ * become and whatever became of the path. */
+#define PIN_PATH 256
+const char *pin_path(const struct dataplane *d, const char *name, char path[PIN_PATH]);
+/* Locks the pin directory. pins: a descriptor that holds the lock already, and is the dataplane's
+ * from here on; 0: it is made, where it is not, and opened; LOCK_IF_THERE: -ENOENT where it is
+ * not. 0, or dataplane_fail(). */
+#define LOCK_IF_THERE (-1)
+int lock_root(struct dataplane *d, int pins);
+/* Whether pins can be anywhere. 0, or dataplane_fail(). */
+int check_bpffs(void);
 /* Opens the pinned maps and maps their memory. */
 int maps_open(struct dataplane *d);
 void maps_close(struct dataplane *d);

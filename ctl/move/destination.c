@@ -85,8 +85,11 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	m->space = space_again(app_space(m->app));
 	for (; !r && m->vips < m->count; m->vips++)
 		if (space_deliver(m->agent, m->space, m->images[m->vips].flow.daddr))
-			return move_refuse(m, "addr-unavailable", "%s",
-					   m->space->own ? "" : "to the application's namespace");
+			return move_refuse(m, "addr-unavailable",
+					   "socket %u: its address is no service's, or cannot be "
+					   "made deliverable%s",
+					   m->vips,
+					   m->space->own ? "" : " to the application's namespace");
 	return r ? r : destination_lend(m);
 }
 

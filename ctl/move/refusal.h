@@ -23,6 +23,9 @@
 	X("no-memory", "out of memory or descriptors")                                             \
 	X("bad-command", "the agent does not understand the command: is ferry of its version?")    \
 	X("no-such-unit", "no application here holds that unit")                                   \
+	X("not-allowed", "only root, the agent's user and the unit's own application may do that")  \
+	X("user-limit", "this user's applications hold as much as one user may: withdraw units, "   \
+			"or name the user in an [application] section")                            \
 	X("no-such-node", "the configuration knows no such node, or it is this one")               \
 	X("node-down", "no connection to that node's agent: is it running?")                       \
 	X("in-a-move", "the unit is in a move already")                                            \

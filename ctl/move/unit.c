@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "agent/access.h"
 #include "agent/app.h"
 #include "agent/space.h"
 #include "base/log.h"
@@ -41,6 +42,7 @@ void unit_unmake(struct agent *a, struct unit *u)
 void unit_enter(struct agent *a, struct unit *u, struct app *app, uint32_t handle)
 {
 	u->app = app;
+	u->uid = app ? app_uid(app) : CONFIG_NOBODY;
 	u->handle = handle;
 	u->since_ns = boottime_ns();
 	if (app)
@@ -314,6 +316,7 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 		return refuse(refusal, "no-memory");
 	r = random_bytes(u->uuid, sizeof(u->uuid)) ? refuse(refusal, "no-memory") :
 						     identify(u, fds, sockets, refusal);
+	r = r || !access_offer(a, u) ? r : refuse(refusal, "user-limit");
 	held = r ? 0 : adoptable(a, u);
 	for (unsigned int i = 0; !r && !held && i < count; i++)
 		if (may_take_over(a, &u->flows[i], u->cookies[i], &epoch))

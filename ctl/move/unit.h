@@ -17,6 +17,7 @@ struct space;
 struct unit {
 	struct unit *next;
 	struct app *app; /* NULL: it gave the unit up, whose connections are ending (ending.c) */
+	uid_t uid;       /* the application's, also of one that gave it up */
 	uint32_t handle; /* the application's name for it */
 	uint32_t index;  /* in the dataplane */
 	uint8_t uuid[16];

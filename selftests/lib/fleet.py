@@ -9,6 +9,7 @@ import subprocess
 
 from net import BUILD, FABRIC, NUMBER, VIP, Failure, Net, bpffs, run, wait_for
 
+AGENT_USER = "64899:64899"  # of nobody's: no account is needed
 PORT, UDP_PORT, HTTP_PORT = 443, 444, 80
 
 
@@ -50,9 +51,13 @@ class Fleet(Net):
         with open(self.config, "w") as f:
             f.write("\n".join(lines) + "\n")
 
+    def agent_argv(self, host):
+        """What starts that host's agent, and as whom."""
+        return f"{self.bin}/ferryd", "--user", AGENT_USER
+
     def start_agent(self, host):
         env = {"FERRY_FAULT": self.faults[host]} if host in self.faults else {}
-        self.agents[host] = self.start(host, f"{BUILD}/ferryd", "--node", self.name(host),
+        self.agents[host] = self.start(host, *self.agent_argv(host), "--node", self.name(host),
                                        "--config", self.config, "--socket", self.socket(host),
                                        log=f"ferryd-{host}.log", env=env)
 

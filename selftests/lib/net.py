@@ -60,6 +60,7 @@ class Net:
         self.processes = []
         self.spaces = []
         self.fabric_mtu = fabric_mtu
+        self.bin = BUILD  # where programs are started from
 
     def ns(self, host):
         return f"{self.tag}{host}"

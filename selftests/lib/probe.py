@@ -40,10 +40,10 @@ class Lines:
         return wait_for(f"'{kind}' of {self.path}", there, seconds)
 
 
-def server(fleet, host, *argv, kind="probe", port=PORT, name=None):
-    """probe-server (or another application) on a node, registered with its agent."""
-    s = Lines(fleet, host, name or f"server-{host}-{kind}", f"{BUILD}/probe-server", "--listen",
-              "0.0.0.0", "--listen", "::", "--port", str(port), "--udp-port", str(UDP_PORT),
+def server(fleet, host, *argv, kind="probe", port=PORT, name=None, before=()):
+    """probe-server on a node, registered with its agent; before: words in front of it."""
+    s = Lines(fleet, host, name or f"server-{host}-{kind}", *before, f"{fleet.bin}/probe-server",
+              "--listen", "0.0.0.0", "--listen", "::", "--port", str(port), "--udp-port", str(UDP_PORT),
               "--agent", fleet.socket(host), "--kind", kind, *argv)
     s.wait("registered")
     return s

@@ -45,6 +45,13 @@ static const char good[] = "# a fleet of two\n"
 			   "port = 443\n"
 			   "protocol = udp\n"
 			   "node = a\n";
+/* line 33 on */
+static const char applications[] = "[application web]\n"
+				   "user = root\n"
+				   "[application tunnel.2]\n"
+				   "user = 64899\n"
+				   "[application elsewhere]\n"
+				   "user = no-such-user\n";
 
 static char path[] = "/tmp/ferry-test-config-XXXXXX";
 
@@ -104,7 +111,28 @@ static void a_good_file(void **state)
 	assert_int_equal(c.services[1].key.proto, IPPROTO_UDP);
 	assert_null(config_node_by_name(&c, "c"));
 	assert_null(config_node_by_number(&c, 2));
+	assert_null(config_application(&c, "web"));
 	config_free(&c);
+}
+
+static void applications_and_their_users(void **state)
+{
+	char text[sizeof(good) + sizeof(applications)], error[512];
+	struct config c;
+
+	(void)state;
+	strcpy(text, good);
+	strcat(text, applications);
+	if (load(&c, text, strlen(text), "a", error, sizeof(error)))
+		fail_msg("%s", error);
+	assert_int_equal(c.n_applications, 3);
+	assert_int_equal(config_application(&c, "web")->uid, 0);
+	assert_int_equal(config_application(&c, "tunnel.2")->uid, 64899);
+	assert_int_equal(config_application(&c, "elsewhere")->uid, CONFIG_NOBODY);
+	assert_null(config_application(&c, "we"));
+	assert_null(config_application(&c, ""));
+	config_free(&c);
+	assert_null(c.applications);
 }
 
 static const struct {
@@ -123,6 +151,14 @@ static const struct {
 	{ "no such key in [node]", "stash =", "stach =", 15, "stach: no such key" },
 	{ "no such key in [service]", "port = 443\nprotocol = tcp", "ports = 443\nprotocol = tcp",
 	  24, "ports: no such key" },
+	{ "no such key in [application]", NULL, "[application x]\nuid = 1\n", 33,
+	  "uid: no such key" },
+	{ "a user twice in [application]", NULL, "[application x]\nuser = 1\nuser = 2\n", 34,
+	  "user: given twice" },
+	{ "no user in [application]", NULL, "[application x]\nuser =\n", 33, "user: no user's" },
+	{ "a user of no name", NULL, "[application x]\nuser = a/b\n", 33, "user: no user's" },
+	{ "an application of a path", NULL, "[application ../x]\nuser = 1\n", 33,
+	  "no such section" },
 	{ "a key twice in [fleet]", "packet = 1400", "vni = 1", 5, "vni: given twice" },
 	{ "a key twice in [node]", "port = 7947", "number = 2", 17, "number: given twice" },
 	{ "a node in two pieces, a key twice", NULL, "[node a]\nnumber = 1\n", 33,
@@ -278,6 +314,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_good_file),
+		cmocka_unit_test(applications_and_their_users),
 		cmocka_unit_test(each_error_names_line_and_key),
 		cmocka_unit_test(what_cannot_be_read),
 		cmocka_unit_test(any_octets),
