@@ -23,7 +23,7 @@ import os
 import subprocess
 import time
 
-from fleet import on_fleet
+from fleet import AGENT_USER, on_fleet
 from net import BUILD, VIP, Failure, bpffs, run, wait_for
 from pins import Words
 from probe import Client, server
@@ -188,7 +188,7 @@ def run_dir(fleet, prepare):
     prepare makes; and whether the socket had been there."""
     script = f"""
         mount -t tmpfs none /run && {prepare}
-        {BUILD}/ferryd --node {fleet.name('a')} --config {fleet.config} 2>/dev/null & agent=$!
+        {BUILD}/ferryd --node {fleet.name("a")} --config {fleet.config} --user {AGENT_USER} 2>/dev/null & agent=$!
         until [ -S /run/ferry/{fleet.name('a')}.sock ] || ! kill -0 $agent; do sleep 0.01; done
         kill $agent; wait $agent
         [ -S /run/ferry/{fleet.name('a')}.sock ] && echo served

@@ -23,6 +23,7 @@ AGENT, APP, OTHER = int(AGENT_USER.split(":")[0]), 65534, 65533  # uids
 UNITS = 256  # of a node's table: half of it is one user's
 SERVE = ("net_admin", "net_bind_service", "bpf", "perfmon")
 HELLO, WELCOME, OFFER, OFFERED = 1, 2, 3, 4
+VERSION = 2  # FERRY_APP_VERSION
 MESSAGE = struct.Struct("<HHIIiII16s32s")
 SOCKET = struct.Struct("<HH16s")
 
@@ -102,13 +103,13 @@ def connect(path):
 
 def register(s, kind):
     """0 or -errno, as the agent says."""
-    s.send(MESSAGE.pack(HELLO, 1, 0, 0, 0, 0, 0, b"", kind.encode()))
+    s.send(MESSAGE.pack(HELLO, VERSION, 0, 0, 0, 0, 0, b"", kind.encode()))
     return MESSAGE.unpack(s.recv(8192))[4]
 
 
 def offer(s, handle, fd):
     """A unit of one socket: "" or the refusal's id."""
-    m = MESSAGE.pack(OFFER, 1, handle, 0, 0, 1, 0, b"", b"") + SOCKET.pack(0, 0, b"one")
+    m = MESSAGE.pack(OFFER, VERSION, handle, 0, 0, 1, 0, b"", b"") + SOCKET.pack(0, 0, b"one")
     s.sendmsg([m], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
     return MESSAGE.unpack(s.recv(8192))[8].rstrip(b"\0").decode()
 
