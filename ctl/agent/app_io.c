@@ -14,6 +14,7 @@
 #include "agent/access.h"
 #include "agent/app_io.h"
 #include "agent/space.h"
+#include "agent/upgrade.h"
 #include "base/log.h"
 #include "base/util.h"
 
@@ -239,30 +240,37 @@ static int own(struct agent *a, const char *path)
 	return r;
 }
 
-int app_listen(struct agent *a, const char *path)
+static int open_listener(struct agent *a, const char *path, int *fd)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	mode_t mask = umask(0117);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r = 0;
+	mode_t mask;
+	int r;
 
-	if (strlen(path) >= sizeof(un.sun_path) || fd < 0) {
-		log_error("cannot listen on %s: %s", path, strerror(fd < 0 ? errno : ENAMETOOLONG));
-		close_fd(&fd);
-		umask(mask);
+	if (strlen(path) >= sizeof(un.sun_path))
 		return -ENAMETOOLONG;
-	}
 	strcpy(un.sun_path, path);
+	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (*fd < 0)
+		return -errno;
 	unlink(path); /* we hold the node's lock: nobody else listens there */
-	if (bind(fd, (struct sockaddr *)&un, sizeof(un)) || listen(fd, 128))
-		r = -errno;
+	mask = umask(0117);
+	r = bind(*fd, (struct sockaddr *)&un, sizeof(un)) || listen(*fd, 128) ? -errno : 0;
 	umask(mask);
-	r = r ? r : own(a, path);
+	return r ? r : own(a, path);
+}
+
+int app_listen(struct agent *a, const char *path)
+{
+	int fd = upgrade_handed(HANDED_APP);
+	int r = fd < 0 ? open_listener(a, path, &fd) : 0;
+
 	if (!r)
 		r = sd_event_add_io(a->event, NULL, fd, EPOLLIN, on_accept, a);
 	if (r < 0) {
 		log_error("cannot listen on %s: %s", path, strerror(-r));
-		close(fd);
+		close_fd(&fd);
 		return r;
 	}
+	upgrade_keep(HANDED_APP, fd);
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include "agent/access.h"
 #include "agent/agent.h"
 #include "agent/detach.h"
+#include "agent/upgrade.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -226,7 +227,7 @@ static int start(struct agent *a, const char *socket_path)
 	return r ? r : serve_as(a);
 }
 
-static int run(struct agent *a, const char *socket_path)
+static int run(struct agent *a, const char *socket_path, char **argv, const char *config)
 {
 	sigset_t set;
 	int r;
@@ -240,7 +241,7 @@ static int run(struct agent *a, const char *socket_path)
 	r = sd_event_default(&a->event);
 	r = r < 0 ? r : sd_event_add_signal(a->event, NULL, SIGTERM, NULL, NULL);
 	r = r < 0 ? r : sd_event_add_signal(a->event, NULL, SIGINT, NULL, NULL);
-	r = r < 0 ? r : sd_event_add_signal(a->event, NULL, SIGHUP, NULL, NULL);
+	r = r < 0 ? r : upgrade_start(a, argv, config);
 	r = r < 0 ? r : start(a, socket_path);
 	if (r < 0)
 		return r;
@@ -272,7 +273,7 @@ int main(int argc, char **argv)
 	struct agent a = {};
 	struct options o;
 	char error[512], path[128];
-	int r;
+	int r, pins;
 
 	if (parse(argc, argv, &o)) {
 		fputs(usage, stderr);
@@ -281,6 +282,7 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "ferryd[%s]", o.node);
 	log_open(path);
 	prctl(PR_SET_DUMPABLE, 0); /* queues of strangers pass through here */
+	upgrade_take();
 	if (fault_init())
 		return 2;
 	snprintf(path, sizeof(path), "/run/ferry/%s.sock", o.node);
@@ -301,6 +303,8 @@ int main(int argc, char **argv)
 	r = r ? r : rtnl_open(&a.rtnl);
 	a.netns = r ? 0 : socket_netns(a.rtnl.fd);
 	s.netns = a.netns;
+	pins = upgrade_handed(HANDED_PINS);
+	s.pins = pins < 0 ? 0 : pins;
 	if (r) {
 		log_error("cannot start: %s", strerror(-r));
 		return 1;
@@ -311,7 +315,7 @@ int main(int argc, char **argv)
 	}
 	a.dp.filters = detach_filters;
 	a.dp.filters_arg = &a.rtnl;
-	r = run(&a, o.socket ? o.socket : path);
+	r = run(&a, o.socket ? o.socket : path, argv, o.config);
 	dataplane_close(&a.dp);
 	return r ? 1 : 0;
 }
