@@ -4,6 +4,7 @@
 #   make check   set up, build, test (as root)      make fuzz    60 s of each fuzz target
 #   make demo    the main job, shown (as root)      make info    stack and verifier work
 #   make install DESTDIR= PREFIX=/usr/local
+#   make kernel-rules   what ferry asks of the kernel, a program a rule (as root)
 # Set by the makefile itself: B, the tree of outputs; SAN, whether it is the one with sanitizers.
 MAKEFLAGS += -rR
 .DELETE_ON_ERROR:
@@ -100,7 +101,7 @@ $(PROBES):
 
 # All that is C, compiled and not linked: for the other compiler's warnings.
 objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
-	tests/packet/*.c)
+	tests/packet/*.c selftests/kernel/*.c)
 
 # Tests: what each links beside its own file.
 T := $(B)/tests
@@ -110,7 +111,10 @@ TABLE := $(OBJ)/ctl/dataplane/table.o
 PACKET_ENV := $(call src,tests/packet/env.c tests/packet/build.c) $(TABLE)
 CTL := $(filter-out $(OBJ)/ctl/agent/main.o,$(AGENT)) $(DATAPLANE) $(BASE)
 
-tests: $(UNIT) $(if $(SAN),,$(PACKET))
+# One program a rule of the kernel; nothing of ferry is in them.
+KERNEL := $(patsubst selftests/kernel/%.c,$(T)/kernel/%,$(wildcard selftests/kernel/*.c))
+
+tests: $(UNIT) $(if $(SAN),,$(PACKET) $(KERNEL))
 $(T)/test_stream: $(call src,tools/probe/stream*.c)
 $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
@@ -124,7 +128,8 @@ $(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/pa
 $(T)/test_race: $(PACKET_ENV)
 $(UNIT): $(T)/%: $(OBJ)/tests/unit/%.o
 $(PACKET): $(T)/%: $(OBJ)/tests/packet/%.o
-$(UNIT) $(PACKET):
+$(KERNEL): $(T)/kernel/%: $(OBJ)/selftests/kernel/%.o
+$(UNIT) $(PACKET) $(KERNEL):
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -pthread -o $@ $^ -lcmocka -lz $(PKG_LIBS)
@@ -148,6 +153,9 @@ check:
 	$(Q)$(MAKE) --no-print-directory B=build/san SAN=1 tests
 	$(Q)$(MAKE) --no-print-directory B=build/clang CC=$(CLANG) objects
 	$(Q)tools/check
+
+kernel-rules: $(KERNEL)
+	$(Q)tools/check build/tests/kernel/
 
 demo:
 	$(Q)tools/deps build test demo
@@ -175,4 +183,4 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all tests objects fuzz check demo info install clean
+.PHONY: all tests objects fuzz check kernel-rules demo info install clean

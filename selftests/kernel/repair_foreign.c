@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * An empty socket of another user and network namespace is filled with CAP_NET_ADMIN alone.
+ * Relied on: ctl/move/destination.c (applications lend empty sockets), include/ferry/app.h.
+ * Kernel: net/ipv4/tcp.c, tcp_can_repair_sock: ns_capable over the socket's namespace.
+ */
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include "rule.h"
+
+static void lend(int family, int through)
+{
+	char buf[8];
+	int fd;
+
+	new_namespace();
+	need(!setresgid(65534, 65534, 65534) && !setresuid(65534, 65534, 65534));
+	give(through, fd = socket(family, SOCK_STREAM, 0));
+	need(read(through, buf, 1) == 1);
+	rule(read(fd, buf, 8) == 5 && !memcmp(buf, "ferry", 5), "what was filled in is not read");
+	exit(0);
+}
+
+static void fill(int family, int through)
+{
+	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	const uint32_t one = 1U << CAP_NET_ADMIN;
+	struct __user_cap_data_struct d[2] = { { one, one, 0 } };
+	int fd = take(through);
+
+	need(!syscall(SYS_capset, &h, d));
+	rule(!freeze(fd) && !bind_to(fd, family, 7001) && !connect_to(fd, family, 7002) &&
+		     !set_tcp(fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE) && send(fd, "ferry", 5, 0) == 5 &&
+		     !set_tcp(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP),
+	     "another's socket is not filled with CAP_NET_ADMIN: %s", strerror(errno));
+	exit(write(through, "x", 1) != 1);
+}
+
+static void shown(int family)
+{
+	int both[2], status;
+
+	need(!socketpair(AF_UNIX, SOCK_STREAM, 0, both));
+	if (!fork())
+		lend(family, both[1]);
+	if (!fork())
+		fill(family, both[0]);
+	need(!close(both[0]) && !close(both[1])); /* so that the one sees the other's end */
+	for (int i = 0; i < 2; i++) {
+		need(wait(&status) > 0);
+		if (status)
+			exit(1); /* it has said why */
+	}
+}
+
+int main(void)
+{
+	return for_each_family(shown);
+}
