@@ -16,8 +16,9 @@ static void lend(int family, int through)
 	new_namespace();
 	need(!setresgid(65534, 65534, 65534) && !setresuid(65534, 65534, 65534));
 	give(through, fd = socket(family, SOCK_STREAM, 0));
-	need(read(through, buf, 1) == 1);
-	rule(read(fd, buf, 8) == 5 && !memcmp(buf, "ferry", 5), "what was filled in is not read");
+	rule(read(through, buf, 1) != 1 || /* the other has said why */
+		     (recv(fd, buf, 8, MSG_DONTWAIT) == 5 && !memcmp(buf, "ferry", 5)),
+	     "what was filled in is not read");
 	exit(0);
 }
 
@@ -41,16 +42,15 @@ static void shown(int family)
 	int both[2], status;
 
 	need(!socketpair(AF_UNIX, SOCK_STREAM, 0, both));
-	if (!fork())
-		lend(family, both[1]);
-	if (!fork())
-		fill(family, both[0]);
-	need(!close(both[0]) && !close(both[1])); /* so that the one sees the other's end */
-	for (int i = 0; i < 2; i++) {
-		need(wait(&status) > 0);
-		if (status)
-			exit(1); /* it has said why */
-	}
+	for (int i = 0; i < 2; i++)
+		if (!fork()) {
+			close(both[!i]); /* each ends when the other has */
+			(i ? fill : lend)(family, both[i]);
+		}
+	need(!close(both[0]) && !close(both[1]));
+	for (int i = 0; i < 2; i++)
+		if (wait(&status) < 0 || status)
+			exit(1);
 }
 
 int main(void)
