@@ -37,8 +37,8 @@ def fault_points():
 
 
 def configuration_keys():
-    names = set(re.findall(r'^\s*\{ "([a-z0-9]+)"', read("ctl/agent/config.c"), re.M))
-    names |= set(re.findall(r'strcmp\(key, "([a-z0-9]+)"\)', read("ctl/agent/config.c")))
+    names = set(re.findall(r'^\s*\{ "([a-z0-9]+)"', read("ctl/agent/config_keys.c"), re.M))
+    names |= set(re.findall(r'strcmp\(key, "([a-z0-9]+)"\)', read("ctl/agent/config_keys.c")))
     return missing(names, plain("docs/man/ferry.conf.5")), len(names)
 
 
