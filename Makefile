@@ -118,7 +118,7 @@ tests: $(UNIT) $(if $(SAN),,$(PACKET) $(KERNEL))
 $(T)/test_stream: $(call src,tools/probe/stream*.c)
 $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
-$(T)/test_util: $(BASE)
+$(T)/test_util $(T)/test_log: $(BASE)
 $(T)/test_unit_word: $(DATAPLANE) $(BASE)
 $(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_repair \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
