@@ -120,7 +120,7 @@ $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
 $(T)/test_util $(T)/test_log: $(BASE)
 $(T)/test_unit_word: $(DATAPLANE) $(BASE)
-$(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_repair \
+$(T)/test_config $(T)/test_config_files $(T)/test_image $(T)/test_channel $(T)/test_repair \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
 $(T)/test_libferry $(T)/test_libferry_arrive: $(LIB)
 $(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/packet/corpus.c \
@@ -140,9 +140,10 @@ FUZZ := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 build/fuzz/%: tests/fuzz/%.c
 	$(call say,FUZZ)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -std=gnu11 -O1 -g -Wall -Wextra -Werror -Iinclude -MMD -MP -MT $@ \
+	$(Q)$(CLANG) $(CPPFLAGS) -std=gnu11 -O1 -g -Wall -Wextra -Werror -MMD -MP -MT $@ \
+		-Wno-missing-field-initializers \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize=alignment \
-		-fno-sanitize-recover=undefined -o $@ $<
+		-fno-sanitize-recover=undefined -o $@ $< -linih
 fuzz: $(FUZZ)
 	tools/fuzz $(FUZZ)
 

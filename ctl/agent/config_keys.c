@@ -1,162 +1,267 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The keys of the configuration: which there are in a section, and what their values may be. It
- * knows no files and no other section than the one that a key is in.
+ * The sections of the configuration and their keys: a row a key, with what sets it and the range
+ * of its value. It knows no files, and of a section no other than the one that a key is in. A key's
+ * place in its table is its place in the section's given[], and no table is longer than that.
  */
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <stdio.h>
+#include <errno.h>
 #include <string.h>
 #include "agent/config_reader.h"
-#include "base/util.h"
+#include "ferry/wire.h"
 
-const char *const config_fleet_keys[] = { "vni", "tag", "packet", NULL };
-const char *const config_node_keys[] = { "number", "address", "port",     "interfaces",
-					 "tunnel", "role",    "buckets4", "buckets6",
-					 "stash",  "units",   NULL };
-const char *const config_service_keys[] = { "address", "port", "protocol", "node", NULL };
-/* A key of the section, for the first time in it. */
-int config_once(struct reader *r, const char *const keys[], const char *key, uint32_t *given)
-{
-	unsigned int i = 0;
-
-	while (keys[i] && strcmp(keys[i], key))
-		i++;
-	if (!keys[i])
-		return config_wrong(r, "no such key in its section", NULL);
-	if (*given & 1U << i)
-		return config_wrong(r, "given twice in its section", NULL);
-	*given |= 1U << i;
-	return 0;
-}
-
-static int number(struct reader *r, const char *value, uint32_t min, uint32_t max, uint32_t *to)
+static int number_of(struct reader *r, const struct key *k, const char *value, uint32_t *to)
 {
 	char *end;
 	unsigned long n = strtoul(value, &end, 0);
 
-	if (!isdigit((unsigned char)*value) || *end || n < min || n > max) {
-		char what[64];
-
-		snprintf(what, sizeof(what), "a number from %u to %u is wanted, not", min, max);
-		return config_wrong(r, what, value);
-	}
+	if (!isdigit((unsigned char)*value) || *end || n < k->min || n > k->max)
+		return config_wrong(r, r->at, "a number from %u to %u is wanted, not '%s'", k->min,
+				    k->max, value);
 	*to = (uint32_t)n;
 	return 0;
 }
 
-static int power_of_two(struct reader *r, const char *value, uint32_t *to)
+static int set_number(struct reader *r, const struct key *k, const char *value, void *section)
 {
-	int e = number(r, value, 2, 1U << 24, to);
-
-	return e               ? e :
-	       *to & (*to - 1) ? config_wrong(r, "a power of two is wanted, not", value) :
-				 0;
+	return number_of(r, k, value, (uint32_t *)((char *)section + k->offset));
 }
 
-static int words(struct reader *r, const char *value, char to[][IFNAMSIZ], unsigned int *n)
+static int set_power_of_two(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	uint32_t n;
+	int e = number_of(r, k, value, &n);
+
+	if (e)
+		return e;
+	if (n & (n - 1))
+		return config_wrong(r, r->at, "a power of two from %u to %u is wanted, not '%s'",
+				    k->min, k->max, value);
+	memcpy((char *)section + k->offset, &n, sizeof(n));
+	return 0;
+}
+
+static int set_tag(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	uint8_t *tag = (uint8_t *)section + k->offset;
+
+	if (strlen(value) != 16 || strspn(value, "0123456789abcdefABCDEF") != 16)
+		return config_wrong(r, r->at, "16 hexadecimal digits are wanted, not '%s'", value);
+	for (int i = 0; i < 8; i++)
+		sscanf(value + 2 * i, "%2hhx", &tag[i]);
+	return 0;
+}
+
+/* One that a host can have: not unspecified, multicast or broadcast. */
+static int host_address(const char *text, uint8_t addr[16])
+{
+	static const uint8_t none[16];
+	bool v4;
+
+	if (addr_parse(text, addr))
+		return -EINVAL;
+	v4 = addr_is_v4(addr);
+	if (v4 ? !memcmp(addr + 12, none, 4) || addr[12] >= 224 :
+		 !memcmp(addr, none, 16) || addr[0] == 0xff)
+		return -EINVAL;
+	return 0;
+}
+
+static int set_addresses(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	struct config_node *n = section;
+	_cleanup_free_ char *copy = strdup(value);
+	char *rest = copy;
+	bool fits = copy;
+
+	(void)k;
+	n->addresses = 0;
+	for (char *word; fits && rest && (word = strsep(&rest, " \t,"));)
+		if (*word)
+			fits = n->addresses < 2 && !host_address(word, n->address[n->addresses++]);
+	if (!fits || !n->addresses ||
+	    (n->addresses == 2 && addr_is_v4(n->address[0]) == addr_is_v4(n->address[1])))
+		return config_wrong(r, r->at, "one address a host can have, or one of each family, "
+					      "is wanted, not '%s'",
+				    value);
+	return 0;
+}
+
+static int devices(struct reader *r, const char *value, char to[][IFNAMSIZ], unsigned int *n)
 {
 	_cleanup_free_ char *copy = strdup(value);
 	char *rest = copy;
+	bool fits = copy;
 
 	*n = 0;
-	for (char *word; rest && (word = strsep(&rest, " \t,"));) {
+	for (char *word; fits && rest && (word = strsep(&rest, " \t,"));) {
 		if (!*word)
 			continue;
-		if (*n == CONFIG_INTERFACES || strlen(word) >= IFNAMSIZ)
-			return config_wrong(r, "no list of at most 16 devices", value);
-		strcpy(to[(*n)++], word);
+		fits = *n < CONFIG_INTERFACES && strlen(word) < IFNAMSIZ;
+		if (fits)
+			strcpy(to[(*n)++], word);
 	}
-	return *n ? 0 : config_wrong(r, "a device is wanted, not", value);
-}
-
-static int addresses(struct reader *r, const char *value, struct config_node *node)
-{
-	_cleanup_free_ char *copy = strdup(value);
-	char *rest = copy;
-
-	node->addresses = 0;
-	for (char *word; rest && (word = strsep(&rest, " \t,"));) {
-		if (!*word)
-			continue;
-		if (node->addresses == 2 || addr_parse(word, node->address[node->addresses]))
-			return config_wrong(r, "one address a family is wanted, not", value);
-		node->addresses++;
-	}
-	if (node->addresses == 2 && addr_is_v4(node->address[0]) == addr_is_v4(node->address[1]))
-		return config_wrong(r, "one address a family is wanted, not", value);
+	if (!fits || !*n)
+		return config_wrong(r, r->at, "1 to %u devices, of 1 to %u octets each, are "
+					      "wanted, not '%s'",
+				    CONFIG_INTERFACES, IFNAMSIZ - 1, value);
 	return 0;
 }
 
-int config_set_fleet(struct reader *r, const char *key, const char *value)
+static int set_interfaces(struct reader *r, const struct key *k, const char *value, void *section)
 {
-	struct config *c = r->c;
+	struct config_node *n = section;
 
-	if (!strcmp(key, "vni"))
-		return number(r, value, 1, 0xffffff, &c->vni);
-	if (!strcmp(key, "packet"))
-		return number(r, value, 576, 65535, &c->packet);
-	if (strlen(value) != 16 || strspn(value, "0123456789abcdefABCDEF") != 16)
-		return config_wrong(r, "16 hexadecimal digits are wanted, not", value);
-	for (int i = 0; i < 8; i++)
-		sscanf(value + 2 * i, "%2hhx", &c->tag[i]);
+	(void)k;
+	return devices(r, value, n->interfaces, &n->n_interfaces);
+}
+
+static int set_tunnel(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	struct config_node *n = section;
+
+	(void)k;
+	return devices(r, value, n->tunnel, &n->n_tunnel);
+}
+
+static int set_role(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	bool ingress = !strcmp(value, "ingress");
+
+	if (!ingress && strcmp(value, "backend"))
+		return config_wrong(r, r->at, "ingress or backend is wanted, not '%s'", value);
+	memcpy((char *)section + k->offset, &ingress, sizeof(ingress));
 	return 0;
 }
 
-int config_set_node(struct reader *r, struct config_node *n, const char *key, const char *value)
+static int set_port(struct reader *r, const struct key *k, const char *value, void *section)
 {
-	uint32_t port;
+	uint32_t n;
+	int e = number_of(r, k, value, &n);
 
-	if (!strcmp(key, "number"))
-		return number(r, value, 1, FERRY_NODES - 1, &n->number);
-	if (!strcmp(key, "address"))
-		return addresses(r, value, n);
-	if (!strcmp(key, "port")) {
-		int e = number(r, value, 1, 65535, &port);
-
-		n->port = e ? n->port : (uint16_t)port;
-		return e;
-	}
-	if (!strcmp(key, "interfaces"))
-		return words(r, value, n->interfaces, &n->n_interfaces);
-	if (!strcmp(key, "tunnel"))
-		return words(r, value, n->tunnel, &n->n_tunnel);
-	if (!strcmp(key, "role")) {
-		n->ingress = !strcmp(value, "ingress");
-		return n->ingress || !strcmp(value, "backend") ?
-			       0 :
-			       config_wrong(r, "ingress or backend is wanted, not", value);
-	}
-	if (!strcmp(key, "buckets4"))
-		return power_of_two(r, value, &n->buckets4);
-	if (!strcmp(key, "buckets6"))
-		return power_of_two(r, value, &n->buckets6);
-	if (!strcmp(key, "stash"))
-		return number(r, value, 1, 1U << 20, &n->stash);
-	return number(r, value, 2, 1U << FERRY_UNIT_BITS, &n->units);
+	if (!e)
+		memcpy((char *)section + k->offset, &(uint16_t){ (uint16_t)n }, 2);
+	return e;
 }
 
-int config_set_service(struct reader *r, struct config_service *s, const char *key,
-		       const char *value)
+static int set_net_port(struct reader *r, const struct key *k, const char *value, void *section)
 {
-	uint32_t port;
-	int e;
+	uint32_t n;
+	int e = number_of(r, k, value, &n);
 
-	if (!strcmp(key, "address"))
-		return addr_parse(value, s->key.addr) ? config_wrong(r, "no address:", value) : 0;
-	if (!strcmp(key, "port")) {
-		e = number(r, value, 1, 65535, &port);
-		s->key.port = e ? 0 : htons((uint16_t)port);
-		return e;
-	}
-	if (!strcmp(key, "protocol")) {
-		s->key.proto = !strcmp(value, "tcp") ? IPPROTO_TCP :
-			       !strcmp(value, "udp") ? IPPROTO_UDP :
-						       0;
-		return s->key.proto ? 0 : config_wrong(r, "tcp or udp is wanted, not", value);
-	}
+	if (!e)
+		memcpy((char *)section + k->offset, &(uint16_t){ htons((uint16_t)n) }, 2);
+	return e;
+}
+
+static int set_address(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	if (host_address(value, (uint8_t *)section + k->offset))
+		return config_wrong(r, r->at, "an address a host can have is wanted, not '%s'",
+				    value);
+	return 0;
+}
+
+static int set_protocol(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	uint8_t proto = !strcmp(value, "tcp") ? IPPROTO_TCP :
+			!strcmp(value, "udp") ? IPPROTO_UDP :
+						0;
+
+	if (!proto)
+		return config_wrong(r, r->at, "tcp or udp is wanted, not '%s'", value);
+	memcpy((char *)section + k->offset, &proto, 1);
+	return 0;
+}
+
+static int set_name(struct reader *r, const struct key *k, const char *value, void *section)
+{
 	if (!config_valid_name(value))
-		return config_wrong(r, "no node's name:", value);
-	strcpy(s->node, value);
+		return config_wrong(r, r->at, "the name of a node is wanted, not '%s'", value);
+	strcpy((char *)section + k->offset, value);
 	return 0;
 }
+
+/* name, what sets it, least, most, where, whether it is mandatory */
+#define AT(type, field) offsetof(struct type, field)
+static const struct key fleet_keys[] = {
+	{ "vni", set_number, 1, 0xffffff, AT(config, vni), false },
+	{ "tag", set_tag, 0, 0, AT(config, tag), false },
+	{ "packet", set_number, 576, 65535, AT(config, packet), false },
+	{}
+};
+static const struct key node_keys[] = {
+	{ "number", set_number, 1, FERRY_NODES - 1, AT(config_node, number), true },
+	{ "address", set_addresses, 0, 0, 0, true },
+	{ "port", set_port, 1, 65535, AT(config_node, port), false },
+	{ "interfaces", set_interfaces, 0, 0, 0, false }, /* for its own agent only: config.c */
+	{ "tunnel", set_tunnel, 0, 0, 0, false },
+	{ "role", set_role, 0, 0, AT(config_node, ingress), false },
+	{ "buckets4", set_power_of_two, 2, 1U << 24, AT(config_node, buckets4), false },
+	{ "buckets6", set_power_of_two, 2, 1U << 24, AT(config_node, buckets6), false },
+	{ "stash", set_number, 1, 1U << 20, AT(config_node, stash), false },
+	{ "units", set_number, 2, 1U << FERRY_UNIT_BITS, AT(config_node, units), false },
+	{}
+};
+static const struct key service_keys[] = {
+	{ "address", set_address, 0, 0, AT(config_service, key.addr), true },
+	{ "port", set_net_port, 1, 65535, AT(config_service, key.port), true },
+	{ "protocol", set_protocol, 0, 0, AT(config_service, key.proto), true },
+	{ "node", set_name, 0, 0, AT(config_service, node), true },
+	{}
+};
+_Static_assert(ARRAY_SIZE(node_keys) - 1 <= CONFIG_KEYS, "given[] has room for each");
+_Static_assert(AT(config, section) == CONFIG_NAME && AT(config_node, section) == CONFIG_NAME &&
+		       AT(config_service, section) == CONFIG_NAME,
+	       "config_section() finds it");
+
+/* list: at a pointer to n structs of that size, each of which begins with its section's name. */
+static void *section_of(void *list, unsigned int *n, size_t size, const void *fresh,
+			const char *name)
+{
+	char *all;
+
+	memcpy(&all, list, sizeof(all));
+	for (unsigned int i = 0; i < *n; i++)
+		if (!strcmp(all + i * size, name))
+			return all + i * size;
+	all = realloc(all, size * (*n + 1));
+	if (!all)
+		return NULL;
+	memcpy(list, &all, sizeof(all));
+	all = memcpy(all + size * (*n)++, fresh, size);
+	return strcpy(all, name);
+}
+
+static void *fleet_section(struct config *c, const char *name)
+{
+	(void)name;
+	return c;
+}
+
+static void *node_section(struct config *c, const char *name)
+{
+	static const struct config_node fresh = {
+		.port = 7946,
+		.buckets4 = 16384,
+		.buckets6 = 16384,
+		.stash = 1024,
+		.units = 65536,
+	};
+
+	return section_of(&c->nodes, &c->n_nodes, sizeof(fresh), &fresh, name);
+}
+
+static void *service_section(struct config *c, const char *name)
+{
+	static const struct config_service fresh;
+
+	return section_of(&c->services, &c->n_services, sizeof(fresh), &fresh, name);
+}
+
+const struct section_kind config_kinds[SECTIONS] = {
+	[SECTION_FLEET] = { "fleet", fleet_keys, fleet_section, false },
+	[SECTION_NODE] = { "node", node_keys, node_section, true },
+	[SECTION_SERVICE] = { "service", service_keys, service_section, true },
+};

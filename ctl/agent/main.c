@@ -21,16 +21,19 @@
 static const char usage[] =
 	"Usage: ferryd --node NAME [--config FILE] [--socket PATH]\n"
 	"       ferryd --node NAME --detach\n"
+	"       ferryd [--node NAME] [--config FILE] --check\n"
 	"\n"
 	"  -n, --node NAME    this node's name in the configuration; everything it keeps hangs off it\n"
 	"  -c, --config FILE  default /etc/ferry/ferry.conf\n"
 	"  -s, --socket PATH  for applications and commands; default /run/ferry/NAME.sock\n"
 	"      --detach       take programs and pins off, in the node's network namespace, and end\n"
+	"      --check        say whether the configuration is right, for NAME or every node, and end\n"
+	"      --log-level LEVEL  error, warning or info, the default: what is logged, and what is worse\n"
 	"  -h, --help\n";
 
 struct options {
 	const char *node, *config, *socket;
-	bool detach;
+	bool detach, check;
 };
 
 static int parse(int argc, char **argv, struct options *o)
@@ -40,6 +43,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "config", required_argument, NULL, 'c' },
 		{ "socket", required_argument, NULL, 's' },
 		{ "detach", no_argument, NULL, 'd' },
+		{ "check", no_argument, NULL, 'k' },
+		{ "log-level", required_argument, NULL, 'l' },
 		{ "help", no_argument, NULL, 'h' },
 		{},
 	};
@@ -60,6 +65,13 @@ static int parse(int argc, char **argv, struct options *o)
 		case 'd':
 			o->detach = true;
 			break;
+		case 'k':
+			o->check = true;
+			break;
+		case 'l':
+			if (log_level(optarg))
+				return -EINVAL;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -67,7 +79,9 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		}
 	}
-	return optind == argc && o->node && config_valid_name(o->node) ? 0 : -EINVAL;
+	if (optind != argc || (o->check && o->detach) || (!o->node && !o->check))
+		return -EINVAL;
+	return !o->node || config_valid_name(o->node) ? 0 : -EINVAL;
 }
 
 static void settings(const struct config *c, struct dataplane_settings *s)
@@ -245,13 +259,15 @@ int main(int argc, char **argv)
 	struct dataplane_settings s;
 	struct agent a = {};
 	struct options o;
-	char error[512], path[128];
+	char error[768], path[128];
 	int r;
 
 	if (parse(argc, argv, &o)) {
 		fputs(usage, stderr);
 		return 2;
 	}
+	if (o.check)
+		return config_check(o.config, o.node, stdout, stderr) ? 1 : 0;
 	snprintf(path, sizeof(path), "ferryd[%s]", o.node);
 	log_open(path);
 	prctl(PR_SET_DUMPABLE, 0); /* queues of strangers pass through here */

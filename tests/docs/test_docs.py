@@ -37,8 +37,7 @@ def fault_points():
 
 
 def configuration_keys():
-    names = set(re.findall(r'^\s*\{ "([a-z0-9]+)"', read("ctl/agent/config_keys.c"), re.M))
-    names |= set(re.findall(r'strcmp\(key, "([a-z0-9]+)"\)', read("ctl/agent/config_keys.c")))
+    names = set(re.findall(r'^\t\{ "([a-z0-9]+)", set_', read("ctl/agent/config_keys.c"), re.M))
     return missing(names, plain("docs/man/ferry.conf.5")), len(names)
 
 
