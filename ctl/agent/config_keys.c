@@ -13,8 +13,10 @@
 
 static int number_of(struct reader *r, const struct key *k, const char *value, uint32_t *to)
 {
+	/* not 0: a zero in front would make it octal */
+	int base = !strncasecmp(value, "0x", 2) ? 16 : 10;
 	char *end;
-	unsigned long n = strtoul(value, &end, 0);
+	unsigned long n = strtoul(value, &end, base);
 
 	if (!isdigit((unsigned char)*value) || *end || n < k->min || n > k->max)
 		return config_wrong(r, r->at, "a number from %u to %u is wanted, not '%s'", k->min,

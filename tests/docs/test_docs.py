@@ -46,7 +46,7 @@ def options():
     for program, page in (("ferryd", "docs/man/ferryd.8"), ("ferry", "docs/man/ferry.8")):
         said = subprocess.run([os.path.join(ROOT, "build", program), "--help"],
                               capture_output=True, text=True).stdout
-        names = set(re.findall(r"--[a-z]+", said))
+        names = set(re.findall(r"--[a-z-]+", said))
         count += len(names)
         wrong += missing(names, plain(page))
     return wrong, count
@@ -72,8 +72,24 @@ def promises():
               f.endswith(".c")]
     text = read("docs/PROMISES.md")
     named = set(re.findall(r"(?:selftests|tests/\w+)/(\w+)", text))
-    there = set(tests) | {"run", "frames", "test_faults", "test_docs", "fuzz_parse", "lib"}
+    there = set(tests) | {f[:-2] for f in os.listdir(os.path.join(ROOT, "tests/fuzz"))}
+    there |= {"run", "frames", "test_faults", "test_docs", "lib", "kernel"}
     return missing(tests, text) + sorted(named - there), len(tests)
+
+
+def kernel_rules():
+    """Each says its rule in a line, which files of the project rely on it, and where it is."""
+    wrong, folder = [], "selftests/kernel"
+    files = [f for f in sorted(os.listdir(os.path.join(ROOT, folder))) if f.endswith(".c")]
+    for f in files:
+        text = read(f"{folder}/{f}")
+        m = re.match(r"// SPDX[^\n]*\n/\*\n \* ([A-Za-z][^\n]*\.)\n \* Relied on: (.*?\.)\n"
+                     r" \* Kernel: (.*?\.)\n \*/\n", text, re.S)
+        paths = re.findall(r"(?:ctl|bpf|include|docs)/[\w./]+\.\w+", m.group(2)) if m else []
+        there = [os.path.exists(os.path.join(ROOT, p)) for p in paths]
+        if not paths or not all(there) or text.count("\n") >= 60:
+            wrong.append(f)
+    return wrong, len(files)
 
 
 def licences():
@@ -93,7 +109,7 @@ def licences():
 def main():
     failed = 0
     for check in (refusals, fault_points, configuration_keys, options, commands, calls, promises,
-                  licences):
+                  kernel_rules, licences):
         wrong, count = check()
         bad = wrong or not count
         print(f"{'FAIL' if bad else 'ok  '} {check.__name__}: {count} looked for"
