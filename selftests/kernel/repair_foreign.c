@@ -4,8 +4,6 @@
  * Relied on: ctl/move/destination.c (applications lend empty sockets), include/ferry/app.h.
  * Kernel: net/ipv4/tcp.c, tcp_can_repair_sock: ns_capable over the socket's namespace.
  */
-#include <linux/capability.h>
-#include <sys/syscall.h>
 #include "rule.h"
 
 static void lend(int family, int through)
@@ -24,12 +22,9 @@ static void lend(int family, int through)
 
 static void fill(int family, int through)
 {
-	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	const uint32_t one = 1U << CAP_NET_ADMIN;
-	struct __user_cap_data_struct d[2] = { { one, one, 0 } };
 	int fd = take(through);
 
-	need(!syscall(SYS_capset, &h, d));
+	keep(1U << CAP_NET_ADMIN);
 	rule(!freeze(fd) && !bind_to(fd, family, 7001) && !connect_to(fd, family, 7002) &&
 		     !set_tcp(fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE) && send(fd, "ferry", 5, 0) == 5 &&
 		     !set_tcp(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP),

@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
@@ -28,6 +29,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -114,6 +116,15 @@ static inline void begin(void)
 	need(!sched_setaffinity(0, sizeof(one), &one));
 	signal(SIGPIPE, SIG_IGN);
 	new_namespace();
+}
+
+/* The rights that this process has from here on: a bit a capability below 32. */
+static inline void keep(uint32_t rights)
+{
+	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct d[2] = { { rights, rights, 0 } };
+
+	need(!syscall(SYS_capset, &h, d));
 }
 
 static inline int for_each_family(void (*shown)(int family))
