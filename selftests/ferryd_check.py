@@ -56,7 +56,8 @@ def test(cases):
         cases.check(1, err=f"{file}: there is no [node web9]", node=("--node", "web9"))
         line = text.split("\n").index("number = 3") + 1
         cases.write(text.replace("number = 3", "nubmer = 3", 1))
-        cases.check(1, err=f"{file}:{line}: unknown key 'nubmer' in [node]: did you mean 'number'?\n")
+        cases.check(1, err=f"{file}:{line}: unknown key 'nubmer' in [node]: did you mean "
+                           "'number'?\n")
     cases.write(text)
     cases.write("[node web3]\nnumber = 4\naddress = 192.0.2.4\ninterfaces = eth0\n", "web3.conf")
     cases.check(0, f"{file}: ok: 4 nodes, 1 services, 1 drop-ins\n")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ini files describe the fleet, a node finds itself in them by its name: FILE, then what is in
- * FILE.d and ends in ".conf", in the order of the names. A later file's key replaces an earlier one's.
+ * FILE.d and ends in ".conf", in the order of the names. A later file's key replaces an earlier
+ * one's.
  *
  *   [fleet]                       vni, tag (16 hex digits), packet (largest client packet, octets)
  *   [node NAME]                   number, address (one or two, one a family), port (of the agent),

@@ -100,6 +100,14 @@ static int open_section(struct reader *r, char *text)
 	return 0;
 }
 
+/* What follows belongs to none that is known, and is not looked at. */
+static void no_section(struct reader *r)
+{
+	r->kind = NULL;
+	r->section = NULL;
+	r->skips = r->lost = true;
+}
+
 static void section_line(struct reader *r, const char *line)
 {
 	_cleanup_free_ char *text = strdup(line + 1);
@@ -110,37 +118,39 @@ static void section_line(struct reader *r, const char *line)
 	r->section = NULL;
 	if (!end || (end[1 + blank] && !strchr(";#", end[1 + blank]))) {
 		config_wrong(r, r->at, "no '[section]'");
-		r->skips = r->lost = true;
+		no_section(r);
 		return;
 	}
 	*end = 0;
 	if (open_section(r, text))
-		r->skips = r->lost = true;
+		no_section(r);
 }
 
 /* The line as it is judged; what is wrong with it is told, and nothing of it left. */
 static void judge_line(struct reader *r, char *line, bool long_one, bool control)
 {
+	char first;
+
 	if (r->at.line == 1 && !strncmp(line, "\xef\xbb\xbf", 3))
 		memmove(line, line + 3, strlen(line + 3) + 1);
-	if (control || long_one) {
-		if (control)
-			config_wrong(r, r->at, "a control character: this is no text");
-		else
-			config_wrong(r, r->at, "a line of more than %d octets", INI_MAX_LINE - 1);
-		*line = 0;
-	} else if (strchr(" \t", *line) && line[strspn(line, " \t")] &&
-		   !strchr(";#", line[strspn(line, " \t")])) {
-		config_wrong(r, r->at,
-			     "an indented line: a key begins its line, and its value "
-			     "ends there");
-		*line = 0;
-	} else if (*line == '[') {
-		section_line(r, line);
-		*line = 0;
-	}
-	r->wants_key = line[strspn(line, " \t")] && !strchr(";#", line[strspn(line, " \t")]);
+	first = line[strspn(line, " \t")];
 	r->has_key = false;
+	r->wants_key = first && first != ';' && first != '#' && first != '[';
+	if (control)
+		config_wrong(r, r->at, "a control character: this is no text");
+	else if (long_one)
+		config_wrong(r, r->at, "a line of more than %d octets", INI_MAX_LINE - 1);
+	else if ((r->wants_key || first == '[') && first != *line)
+		config_wrong(r, r->at, "an indented line: a key begins its line, and its value "
+				       "ends there");
+	else if (first == '[')
+		section_line(r, line);
+	else
+		return;
+	if (first == '[' && (control || long_one || first != *line))
+		no_section(r);
+	r->wants_key = false;
+	*line = 0;
 }
 
 static void end_of_line(struct reader *r)

@@ -27,8 +27,8 @@ static const char usage[] =
 	"  -c, --config FILE  default /etc/ferry/ferry.conf\n"
 	"  -s, --socket PATH  for applications and commands; default /run/ferry/NAME.sock\n"
 	"      --detach       take programs and pins off, in the node's network namespace, and end\n"
-	"      --check        say whether the configuration is right, for NAME or every node, and end\n"
-	"      --log-level LEVEL  error, warning or info, the default: what is logged, and what is worse\n"
+	"      --check        say whether the configuration is right, for NAME or all, and end\n"
+	"      --log-level LEVEL  error, warning or info: that and worse is logged; default info\n"
 	"  -h, --help\n";
 
 struct options {

@@ -29,7 +29,8 @@ static void shown(int family)
 	need(!set_tcp(agents, TCP_REPAIR, TCP_REPAIR_OFF));
 	rule(read(p.server, &c, 1) == -1 && errno == ECONNABORTED,
 	     "the application of a disconnected socket does not read ECONNABORTED after repair");
-	rule(!seen(raw, family, local, ANY), "repair off sends a packet where nothing is connected");
+	rule(!seen(raw, family, local, ANY),
+	     "repair off sends a packet where nothing is connected");
 	close(fd);
 	close(agents);
 	end(&p);

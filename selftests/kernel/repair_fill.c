@@ -13,9 +13,8 @@ static void fill_both(int fd, int want)
 {
 	for (int i = 0; i < 2; i++) {
 		need(!set_tcp(fd, TCP_REPAIR_QUEUE, queues[i]));
-		rule((send(fd, "ferry", 5, 0) == 5 ? 0 : -errno) == want,
-		     "filling queue %d %s", queues[i],
-		     want ? "before connect is not EPIPE" : "after connect fails");
+		rule((send(fd, "ferry", 5, 0) == 5 ? 0 : -errno) == want, "filling queue %d %s",
+		     queues[i], want ? "before connect is not EPIPE" : "after connect fails");
 	}
 }
 
@@ -30,9 +29,11 @@ static void shown(int family)
 	for (int i = 0; i < 2; i++)
 		rule(ask(fd, sizes[i]) == 5, "a filled queue %d is empty", queues[i]);
 	need(!disconnect(fd));
-	rule(!set_tcp(fd, TCP_QUEUE_SEQ, 1000), "a sequence number cannot be set after a disconnect");
+	rule(!set_tcp(fd, TCP_QUEUE_SEQ, 1000),
+	     "a sequence number cannot be set after a disconnect");
 	need(!bind_to(fd, family, 7001) || port_of(fd) == 7001);
-	rule(!connect_to(fd, family, 7002), "a disconnected socket in repair does not connect again");
+	rule(!connect_to(fd, family, 7002),
+	     "a disconnected socket in repair does not connect again");
 	for (int i = 0; i < 2; i++)
 		rule(ask(fd, sizes[i]) == 0, "queue %d is full after a disconnect", queues[i]);
 	close(fd);

@@ -26,8 +26,8 @@ static void fill(int family, int through)
 
 	keep(1U << CAP_NET_ADMIN);
 	rule(!freeze(fd) && !bind_to(fd, family, 7001) && !connect_to(fd, family, 7002) &&
-		     !set_tcp(fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE) && send(fd, "ferry", 5, 0) == 5 &&
-		     !set_tcp(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP),
+		     !set_tcp(fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE) &&
+		     send(fd, "ferry", 5, 0) == 5 && !set_tcp(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP),
 	     "another's socket is not filled with CAP_NET_ADMIN: %s", strerror(errno));
 	exit(write(through, "x", 1) != 1);
 }

@@ -15,7 +15,8 @@ static void shown(int family)
 	     "TCP_REPAIR of a listener is not EPERM");
 	rule(!freeze(fd), "a socket that is not connected does not take TCP_REPAIR");
 	rule(set_tcp(fd, TCP_REPAIR, 7) == -EINVAL, "TCP_REPAIR takes a 7");
-	need(!shutdown(p.client, SHUT_WR) && until(info(p.server).tcpi_state == 8 /* CLOSE_WAIT */));
+	need(!shutdown(p.client, SHUT_WR) &&
+	     until(info(p.server).tcpi_state == 8 /* CLOSE_WAIT */));
 	rule(!freeze(p.server), "CLOSE_WAIT does not take TCP_REPAIR");
 	need(until(info(p.client).tcpi_state == 5 /* FIN_WAIT2 */));
 	rule(!freeze(p.client), "FIN_WAIT2 does not take TCP_REPAIR");

@@ -3,8 +3,8 @@
  * What the programs here share. Each shows one rule of the kernel that ferry relies on: its first
  * comment says the rule, where ferry relies on it and where the kernel has it. It exits 0 where the
  * rule holds; where it does not, or cannot be shown, it exits 1 with one sentence, and prints
- * nothing else. Each runs as root in a network namespace of its own, with nothing but lo (MTU 1500), and on
- * one processor: what was sent over lo before a datagram has arrived before that datagram.
+ * nothing else. Each runs as root in a network namespace of its own, with nothing but lo (MTU
+ * 1500), on one processor: what was sent over lo before a datagram has arrived before that.
  */
 #ifndef RULE_H
 #define RULE_H

@@ -191,11 +191,13 @@ static void a_check_needs_no_right_but_to_read(void **state)
 
 static const struct {
 	const char *name, *text;
-	size_t size; /* where it holds a NUL */
+	size_t size;      /* where it holds a NUL */
 	const char *says; /* NULL: taken */
 } texts[] = {
-	{ "CRLF", "[fleet]\r\n\r\n[node a]\r\nnumber = 1\r\naddress = 192.0.2.1\r\n"
-		  "interfaces = eth0\r\n", 0, NULL },
+	{ "CRLF",
+	  "[fleet]\r\n\r\n[node a]\r\nnumber = 1\r\naddress = 192.0.2.1\r\n"
+	  "interfaces = eth0\r\n",
+	  0, NULL },
 	{ "a byte order mark", "\xef\xbb\xbf" NODE, 0, NULL },
 	{ "a byte order mark and a comment", "\xef\xbb\xbf# x\n" NODE, 0, NULL },
 	{ "a byte order mark later", NODE "\xef\xbb\xbfport = 5\n", 0,
@@ -208,6 +210,13 @@ static const struct {
 	{ "no newline at the end", NODE "port = 5", 0, NULL },
 	{ "a cut last line", NODE "port", 0, "5: no 'key = value'" },
 	{ "another alphabet in a comment", "# \xd1\x85\n" NODE, 0, NULL },
+	{ "an indented key", NODE "  port = 5\n", 0, "5: an indented line" },
+	{ "an indented section, and keys that are not the last one's",
+	  NODE " [node b]\nnumber = 2\nnonsense\n", 0,
+	  "5: an indented line: a key begins its line, "
+	  "and its value ends there (and 1 more" },
+	{ "a section that is no text", NODE "[node \33]\nnumber = 2\n", 0,
+	  "5: a control character: this is no text" },
 	{ "blanks before a comment", NODE "   ; x\n\t# y\n   \n", 0, NULL },
 	{ "an empty file", "", 0, "there is no [node a], and that is this node" },
 	{ "blank lines", "\n\n \n", 0, "there is no [node a], and that is this node" },

@@ -51,7 +51,9 @@ static const struct {
 	{ "\n\n<0>ferryd: forged", "\\x0a\\x0a<0>ferryd: forged" },
 	{ "a tab\tand an escape \33[2J", "a tab\\x09and an escape \\x1b[2J" },
 	{ "delete \x7f", "delete \\x7f" },
-	{ "C1 \xc2\x9b" "31m in UTF-8", "C1 \\xc2\\x9b31m in UTF-8" },
+	{ "C1 \xc2\x9b"
+	  "31m in UTF-8",
+	  "C1 \\xc2\\x9b31m in UTF-8" },
 	{ "C1 twice \xc2\x9b\xc2\x9b\n", "C1 twice \\xc2\\x9b\\xc2\\x9b\\x0a" },
 	{ "other UTF-8 \xc3\xa9 \xc2\xa9", "other UTF-8 \xc3\xa9 \xc2\xa9" },
 	{ "half of C1 \xc2", "half of C1 \xc2" },
@@ -84,7 +86,8 @@ static void a_long_line_is_cut(void **state)
 
 	(void)state;
 	for (size_t f = 0; f < sizeof(fill); f++) {
-		for (size_t size = 200; size < sizeof(text); size += size > 900 && size < 1100 ? 1 : 97) {
+		for (size_t size = 200;
+		     size<sizeof(text); size += size> 900 && size < 1100 ? 1 : 97) {
 			const char *line;
 			size_t n;
 
