@@ -4,6 +4,7 @@
 #   make check   set up, build, test (as root)      make fuzz    60 s of each fuzz target
 #   make demo    the main job, shown (as root)      make info    stack and verifier work
 #   make install DESTDIR= PREFIX=/usr/local
+#   make kernel-rules   what ferry asks of the kernel, a program a rule (as root)
 # Set by the makefile itself: B, the tree of outputs; SAN, whether it is the one with sanitizers.
 MAKEFLAGS += -rR
 .DELETE_ON_ERROR:
@@ -100,7 +101,7 @@ $(PROBES):
 
 # All that is C, compiled and not linked: for the other compiler's warnings.
 objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
-	tests/packet/*.c)
+	tests/packet/*.c selftests/kernel/*.c)
 
 # Tests: what each links beside its own file.
 T := $(B)/tests
@@ -110,14 +111,18 @@ TABLE := $(OBJ)/ctl/dataplane/table.o
 PACKET_ENV := $(call src,tests/packet/env.c tests/packet/build.c) $(TABLE)
 CTL := $(filter-out $(OBJ)/ctl/agent/main.o,$(AGENT)) $(DATAPLANE) $(BASE)
 
-tests: $(UNIT) $(if $(SAN),,$(PACKET))
+# One program a rule of the kernel; nothing of ferry is in them.
+KERNEL := $(patsubst selftests/kernel/%.c,$(T)/kernel/%,$(wildcard selftests/kernel/*.c))
+
+tests: $(UNIT) $(if $(SAN),,$(PACKET) $(KERNEL))
 $(T)/test_stream: $(call src,tools/probe/stream*.c)
 $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
-$(T)/test_util: $(BASE)
+$(T)/test_util $(T)/test_log: $(BASE)
 $(T)/test_estimate: $(OBJ)/ctl/move/estimate.o
 $(T)/test_unit_word $(T)/test_pins: $(DATAPLANE) $(BASE)
-$(T)/test_rights $(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_repair \
+$(T)/test_rights $(T)/test_config $(T)/test_config_files $(T)/test_image $(T)/test_channel \
+	$(T)/test_repair \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
 $(T)/test_libferry $(T)/test_libferry_arrive $(T)/test_libferry_resume: $(LIB)
 $(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/packet/corpus.c \
@@ -125,7 +130,8 @@ $(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/pa
 $(T)/test_race: $(PACKET_ENV)
 $(UNIT): $(T)/%: $(OBJ)/tests/unit/%.o
 $(PACKET): $(T)/%: $(OBJ)/tests/packet/%.o
-$(UNIT) $(PACKET):
+$(KERNEL): $(T)/kernel/%: $(OBJ)/selftests/kernel/%.o
+$(UNIT) $(PACKET) $(KERNEL):
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -pthread -o $@ $^ -lcmocka -lz $(PKG_LIBS)
@@ -136,9 +142,10 @@ FUZZ := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 build/fuzz/%: tests/fuzz/%.c
 	$(call say,FUZZ)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -std=gnu11 -O1 -g -Wall -Wextra -Werror -Iinclude -MMD -MP -MT $@ \
+	$(Q)$(CLANG) $(CPPFLAGS) -std=gnu11 -O1 -g -Wall -Wextra -Werror -MMD -MP -MT $@ \
+		-Wno-missing-field-initializers \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize=alignment \
-		-fno-sanitize-recover=undefined -o $@ $<
+		-fno-sanitize-recover=undefined -o $@ $< -linih
 fuzz: $(FUZZ)
 	tools/fuzz $(FUZZ)
 
@@ -149,6 +156,9 @@ check:
 	$(Q)$(MAKE) --no-print-directory B=build/san SAN=1 tests
 	$(Q)$(MAKE) --no-print-directory B=build/clang CC=$(CLANG) objects
 	$(Q)tools/check
+
+kernel-rules: $(KERNEL)
+	$(Q)tools/check build/tests/kernel/
 
 demo:
 	$(Q)tools/deps build test demo
@@ -176,4 +186,4 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all tests objects fuzz check demo info install clean
+.PHONY: all tests objects fuzz check kernel-rules demo info install clean

@@ -87,5 +87,5 @@ void access_check(const struct config *c)
 		if (c->applications[i].uid == CONFIG_NOBODY)
 			log_warning("application %s: its user is not known here: nobody can "
 				    "register that kind",
-				    c->applications[i].kind);
+				    c->applications[i].name);
 }

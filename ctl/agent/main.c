@@ -24,6 +24,7 @@
 static const char usage[] =
 	"Usage: ferryd --node NAME [--config FILE] [--socket PATH] [--user USER[:GROUP]]\n"
 	"       ferryd --node NAME --detach [--force] [--socket PATH]\n"
+	"       ferryd [--node NAME] [--config FILE] --check\n"
 	"\n"
 	"  -n, --node NAME    this node's name in the configuration; everything it keeps hangs off it\n"
 	"  -c, --config FILE  default /etc/ferry/ferry.conf\n"
@@ -31,11 +32,13 @@ static const char usage[] =
 	"  -u, --user USER[:GROUP]  that it becomes once it has started; default ferry\n"
 	"      --detach       take the node off, in its network namespace: nothing is left of it\n"
 	"      --force        so even where connections break by it\n"
+	"      --check        say whether the configuration is right, for NAME or all, and end\n"
+	"      --log-level LEVEL  error, warning or info: that and worse is logged; default info\n"
 	"  -h, --help\n";
 
 struct options {
 	const char *node, *config, *socket, *user;
-	bool detach, force;
+	bool detach, force, check;
 };
 
 static int parse(int argc, char **argv, struct options *o)
@@ -47,6 +50,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "user", required_argument, NULL, 'u' },
 		{ "detach", no_argument, NULL, 'd' },
 		{ "force", no_argument, NULL, 'f' },
+		{ "check", no_argument, NULL, 'k' },
+		{ "log-level", required_argument, NULL, 'l' },
 		{ "help", no_argument, NULL, 'h' },
 		{},
 	};
@@ -73,6 +78,13 @@ static int parse(int argc, char **argv, struct options *o)
 		case 'f':
 			o->force = true;
 			break;
+		case 'k':
+			o->check = true;
+			break;
+		case 'l':
+			if (log_level(optarg))
+				return -EINVAL;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -80,9 +92,10 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		}
 	}
-	return optind == argc && o->node && config_valid_name(o->node) && o->force <= o->detach ?
-		       0 :
-		       -EINVAL;
+	if (optind != argc || (o->check && o->detach) || (!o->node && !o->check) ||
+	    (o->force && !o->detach))
+		return -EINVAL;
+	return !o->node || config_valid_name(o->node) ? 0 : -EINVAL;
 }
 
 static void settings(const struct config *c, struct dataplane_settings *s)
@@ -272,13 +285,15 @@ int main(int argc, char **argv)
 	struct dataplane_settings s;
 	struct agent a = {};
 	struct options o;
-	char error[512], path[128];
+	char error[768], path[128];
 	int r, pins;
 
 	if (parse(argc, argv, &o)) {
 		fputs(usage, stderr);
 		return 2;
 	}
+	if (o.check)
+		return config_check(o.config, o.node, stdout, stderr) ? 1 : 0;
 	snprintf(path, sizeof(path), "ferryd[%s]", o.node);
 	log_open(path);
 	prctl(PR_SET_DUMPABLE, 0); /* queues of strangers pass through here */

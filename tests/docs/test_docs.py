@@ -37,8 +37,7 @@ def fault_points():
 
 
 def configuration_keys():
-    names = set(re.findall(r'^\s*\{ "([a-z0-9]+)"', read("ctl/agent/config.c"), re.M))
-    names |= set(re.findall(r'strcmp\(key, "([a-z0-9]+)"\)', read("ctl/agent/config.c")))
+    names = set(re.findall(r'^\t\{ "([a-z0-9]+)", set_', read("ctl/agent/config_keys.c"), re.M))
     return missing(names, plain("docs/man/ferry.conf.5")), len(names)
 
 
@@ -73,8 +72,24 @@ def promises():
               f.endswith(".c")]
     text = read("docs/PROMISES.md")
     named = set(re.findall(r"(?:selftests|tests/\w+)/(\w+)", text))
-    there = set(tests) | {"run", "frames", "test_faults", "test_docs", "fuzz_parse", "lib"}
+    there = set(tests) | {f[:-2] for f in os.listdir(os.path.join(ROOT, "tests/fuzz"))}
+    there |= {"run", "frames", "test_faults", "test_docs", "lib", "kernel"}
     return missing(tests, text) + sorted(named - there), len(tests)
+
+
+def kernel_rules():
+    """Each says its rule in a line, which files of the project rely on it, and where it is."""
+    wrong, folder = [], "selftests/kernel"
+    files = [f for f in sorted(os.listdir(os.path.join(ROOT, folder))) if f.endswith(".c")]
+    for f in files:
+        text = read(f"{folder}/{f}")
+        m = re.match(r"// SPDX[^\n]*\n/\*\n \* ([A-Za-z][^\n]*\.)\n \* Relied on: (.*?\.)\n"
+                     r" \* Kernel: (.*?\.)\n \*/\n", text, re.S)
+        paths = re.findall(r"(?:ctl|bpf|include|docs)/[\w./]+\.\w+", m.group(2)) if m else []
+        there = [os.path.exists(os.path.join(ROOT, p)) for p in paths]
+        if not paths or not all(there) or text.count("\n") >= 60:
+            wrong.append(f)
+    return wrong, len(files)
 
 
 def licences():
@@ -94,7 +109,7 @@ def licences():
 def main():
     failed = 0
     for check in (refusals, fault_points, configuration_keys, options, commands, calls, promises,
-                  licences):
+                  kernel_rules, licences):
         wrong, count = check()
         bad = wrong or not count
         print(f"{'FAIL' if bad else 'ok  '} {check.__name__}: {count} looked for"
