@@ -72,14 +72,17 @@ static int find_program(void)
 
 /* FIRST and the two behind it may be anybody's: they are put aside until it is known whether the
  * exec has failed. */
-static void place(int aside[HANDED_COUNT], bool back)
+static void place(int aside[HANDED_COUNT])
 {
 	for (int i = 0; i < HANDED_COUNT; i++) {
-		if (!back) {
-			aside[i] = fcntl(FIRST + i, F_DUPFD_CLOEXEC, ABOVE);
-			dup2(kept[i], FIRST + i); /* not close-on-exec */
-			continue;
-		}
+		aside[i] = fcntl(FIRST + i, F_DUPFD_CLOEXEC, ABOVE);
+		dup2(kept[i], FIRST + i); /* not close-on-exec */
+	}
+}
+
+static void put_back(int aside[HANDED_COUNT])
+{
+	for (int i = 0; i < HANDED_COUNT; i++) {
 		if (aside[i] >= 0)
 			dup3(aside[i], FIRST + i, O_CLOEXEC);
 		else
@@ -98,10 +101,10 @@ static int exec_program(void)
 	if (setenv("LISTEN_PID", pid, 1) || setenv("LISTEN_FDS", "3", 1) ||
 	    setenv("LISTEN_FDNAMES", list, 1))
 		return -errno;
-	place(aside, false);
+	place(aside);
 	execv(program, arguments);
 	r = -errno;
-	place(aside, true);
+	put_back(aside);
 	return r;
 }
 
