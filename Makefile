@@ -17,7 +17,7 @@ AR := ar
 PREFIX := /usr/local
 comma := ,
 B := build
-PKGS := libbpf libsystemd jansson libmnl libprotobuf-c
+PKGS := libbpf libsystemd jansson libmnl libprotobuf-c libssl libcrypto
 CPPFLAGS := -Iinclude -Ictl -Ibuild/gen -Ibuild/bpf -D_GNU_SOURCE
 CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC \
 	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize=alignment \
@@ -37,6 +37,7 @@ DATAPLANE := $(call src,ctl/dataplane/*.c)
 AGENT := $(call src,ctl/agent/*.c ctl/move/*.c ctl/peer/*.c ctl/repair/*.c ctl/net/*.c) \
 	$(OBJ)/build/gen/peer.pb-c.o
 CLI := $(call src,ctl/cli/*.c)
+PKI := $(call src,ctl/pki/*.c)
 LIB := $(call src,ctl/lib/*.c)
 
 VERSION := 0.1.0
@@ -66,11 +67,11 @@ $(OBJ)/%.o: %.c
 
 $(DATAPLANE) $(AGENT) $(CLI): | $(SKELS) build/gen/peer.pb-c.h
 
-build/ferryd: $(AGENT) $(DATAPLANE) $(BASE)
+build/ferryd: $(AGENT) $(DATAPLANE) $(PKI) $(BASE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
-build/ferry: $(CLI) $(DATAPLANE) $(BASE)
+build/ferry: $(CLI) $(DATAPLANE) $(PKI) $(BASE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
@@ -99,7 +100,7 @@ $(PROBES):
 	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lz
 
 # All that is C, compiled and not linked: for the other compiler's warnings.
-objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
+objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(PKI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
 	tests/packet/*.c)
 
 # Tests: what each links beside its own file.
@@ -108,7 +109,7 @@ UNIT := $(patsubst tests/unit/%.c,$(T)/%,$(wildcard tests/unit/test_*.c))
 PACKET := $(T)/test_packet $(T)/test_race
 TABLE := $(OBJ)/ctl/dataplane/table.o
 PACKET_ENV := $(call src,tests/packet/env.c tests/packet/build.c) $(TABLE)
-CTL := $(filter-out $(OBJ)/ctl/agent/main.o,$(AGENT)) $(DATAPLANE) $(BASE)
+CTL := $(filter-out $(OBJ)/ctl/agent/main.o,$(AGENT)) $(DATAPLANE) $(PKI) $(BASE)
 
 tests: $(UNIT) $(if $(SAN),,$(PACKET))
 $(T)/test_stream: $(call src,tools/probe/stream*.c)

@@ -56,14 +56,6 @@ static int once(struct reader *r, const char *const keys[], const char *key, uin
 	return 0;
 }
 
-bool config_valid_name(const char *name)
-{
-	size_t n = strspn(name,
-			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-
-	return n && !name[n] && n < CONFIG_NAME && name[0] != '.';
-}
-
 static int number(struct reader *r, const char *value, uint32_t min, uint32_t max, uint32_t *to)
 {
 	char *end;
@@ -187,7 +179,7 @@ static int set_service(struct reader *r, struct config_service *s, const char *k
 						       0;
 		return s->key.proto ? 0 : wrong(r, "tcp or udp is wanted, not", value);
 	}
-	if (!config_valid_name(value))
+	if (!name_valid(value))
 		return wrong(r, "no node's name:", value);
 	strcpy(s->node, value);
 	return 0;
@@ -243,13 +235,13 @@ static int on_key(void *user, const char *section, const char *key, const char *
 	r->key = key;
 	if (!strcmp(section, "fleet"))
 		return !once(r, fleet_keys, key, &r->fleet_keys) && !set_fleet(r, key, value);
-	if (!strncmp(section, "node ", 5) && config_valid_name(section + 5)) {
+	if (!strncmp(section, "node ", 5) && name_valid(section + 5)) {
 		n = node_section(r->c, section + 5);
 		if (n && !n->line)
 			n->line = r->line;
 		return n && !once(r, node_keys, key, &n->keys) && !set_node(r, n, key, value);
 	}
-	if (!strncmp(section, "service ", 8) && config_valid_name(section + 8)) {
+	if (!strncmp(section, "service ", 8) && name_valid(section + 8)) {
 		s = service_section(r->c, section + 8);
 		if (s && !s->line)
 			s->line = r->line;

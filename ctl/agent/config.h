@@ -17,9 +17,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <ferry/map.h>
+#include "base/util.h"
 
 #define CONFIG_INTERFACES 16
-#define CONFIG_NAME 32
+#define CONFIG_NAME NODE_NAME
 
 struct config_node {
 	char name[CONFIG_NAME];
@@ -60,8 +61,6 @@ struct config {
  * sentence with file, line and key. A key that is given twice is wrong. */
 int config_load(struct config *c, const char *path, const char *self, char *error, size_t size);
 void config_free(struct config *c);
-/* Names become paths, and words of commands: letters, digits, ".", "_", "-", no dot in front. */
-bool config_valid_name(const char *name);
 const struct config_node *config_node_by_name(const struct config *c, const char *name);
 const struct config_node *config_node_by_number(const struct config *c, uint32_t number);
 

@@ -67,7 +67,7 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		}
 	}
-	return optind == argc && o->node && config_valid_name(o->node) ? 0 : -EINVAL;
+	return optind == argc && o->node && name_valid(o->node) ? 0 : -EINVAL;
 }
 
 static void settings(const struct config *c, struct dataplane_settings *s)

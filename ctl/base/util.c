@@ -35,6 +35,14 @@ int boot_id(uint8_t id[16])
 	return uuid_parse_text(text, id);
 }
 
+bool name_valid(const char *name)
+{
+	size_t n = strspn(name,
+			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	return n && !name[n] && n < NODE_NAME && name[0] != '.';
+}
+
 const char *uuid_text(const uint8_t u[16], char text[UUID_TEXT])
 {
 	snprintf(text, UUID_TEXT,

@@ -42,6 +42,11 @@ uint64_t boottime_ns(void);
 int boot_id(uint8_t id[16]);
 int random_bytes(void *buf, size_t size);
 
+/* Names of nodes and services become paths, and words of commands: 1 to 31 letters, digits, ".",
+ * "_", "-", no dot in front. */
+#define NODE_NAME 32
+bool name_valid(const char *name);
+
 #define UUID_TEXT 37
 const char *uuid_text(const uint8_t uuid[16], char text[UUID_TEXT]);
 /* 0 or -EINVAL. */

@@ -14,6 +14,9 @@ static const struct verb verbs[] = {
 	{ "unit", "show", cmd_unit_show, "UNIT", "one unit with its flows" },
 	{ "move", NULL, cmd_move, "UNIT|--flow TUPLE --to NODE", "move a unit to another node" },
 	{ "counters", NULL, cmd_counters, "[--all]", "packets by what became of them" },
+	{ "pki", "init", cmd_pki_init, "[--dir D] [--days N]", "make the fleet's authority" },
+	{ "pki", "issue", cmd_pki_issue, "NODE [--dir D] [--days N]", "a node's certificate" },
+	{ "pki", "show", cmd_pki_show, "[NODE] [--dir D]", "certificates, and when they end" },
 };
 
 static int usage(FILE *to, int code)
