@@ -23,6 +23,8 @@ struct agent {
 	struct unit *units;
 	struct move *moves;
 	struct node *nodes; /* n_nodes of them, in the order of the configuration */
+	struct channels channels;
+	struct peers *peers;
 	struct vip *vips;
 	uint32_t next_request;
 	uint64_t netns; /* cookie of the network namespace it works in */
@@ -39,6 +41,18 @@ void command_run(struct agent *a, int fd, const char *request, size_t size);
 /* A move that a command asked for has ended; failure: NULL or a refusal's id. Closes fd. */
 struct move;
 void command_moved(int fd, const struct move *m, const char *failure, const char *detail);
+
+/* peers.c: who is let in. Reads this node's certificate, where the fleet has another node; says in
+ * the log what is wrong with it. */
+int peers_open(struct agent *a);
+int peers_listen(struct agent *a);
+/* For a connection that is made now: the certificate as it is now. */
+SSL_CTX *peers_context(struct agent *a);
+/* A channel with that node ends for a reason: counted and said. */
+void peers_refused(struct agent *a, const struct config_node *n, struct channel *c, bool dialed);
+uint64_t peers_count(const struct agent *a, enum peer_reason reason);
+int peers_socket(const struct config_node *n);
+int peers_bind(int fd, const struct config_node *n, uint16_t port);
 
 /* nodes.c: channels to the other nodes, and the next hops towards them. */
 int nodes_start(struct agent *a);

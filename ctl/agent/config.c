@@ -12,6 +12,7 @@
 #include "agent/config.h"
 #include "base/util.h"
 #include "ferry/wire.h"
+#include "pki/cert.h"
 
 struct reader {
 	struct config *c;
@@ -33,7 +34,7 @@ static int wrong(struct reader *r, const char *what, const char *value)
 	return -EINVAL;
 }
 
-static const char *const fleet_keys[] = { "vni", "tag", "packet", NULL };
+static const char *const fleet_keys[] = { "vni", "tag", "packet", "pki", NULL };
 static const char *const node_keys[] = { "number", "address", "port",     "interfaces",
 					 "tunnel", "role",    "buckets4", "buckets6",
 					 "stash",  "units",   NULL };
@@ -120,6 +121,12 @@ static int set_fleet(struct reader *r, const char *key, const char *value)
 		return number(r, value, 1, 0xffffff, &c->vni);
 	if (!strcmp(key, "packet"))
 		return number(r, value, 576, 65535, &c->packet);
+	if (!strcmp(key, "pki")) {
+		if (value[0] != '/' || strlen(value) >= sizeof(c->pki))
+			return wrong(r, "the whole path of a directory is wanted, not", value);
+		strcpy(c->pki, value);
+		return 0;
+	}
 	if (strlen(value) != 16 || strspn(value, "0123456789abcdefABCDEF") != 16)
 		return wrong(r, "16 hexadecimal digits are wanted, not", value);
 	for (int i = 0; i < 8; i++)
@@ -344,7 +351,7 @@ int config_load(struct config *c, const char *path, const char *self, char *erro
 	struct reader r = { .c = c, .file = fopen(path, "re") };
 	int line, failure;
 
-	*c = (struct config){ .vni = FERRY_GENEVE_VNI, .packet = 1500 };
+	*c = (struct config){ .vni = FERRY_GENEVE_VNI, .packet = 1500, .pki = PKI_DIR };
 	line = r.file ? ini_parse_stream(next_line, &r, on_key, &r) : 0;
 	failure = !r.file ? -errno : ferror(r.file) ? -EIO : line < 0 ? -ENOMEM : 0;
 	if (r.file)

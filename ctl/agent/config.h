@@ -2,7 +2,8 @@
 /*
  * One ini file describes the fleet; a node finds itself in it by its name.
  *
- *   [fleet]                       vni, tag (16 hex digits), packet (largest client packet, octets)
+ *   [fleet]                       vni, tag (16 hex digits), packet (largest client packet, octets),
+ *                                 pki (directory of this node's certificate)
  *   [node NAME]                   number, address (one or two, one a family), port (of the agent),
  *                                 interfaces (programs go there), tunnel (GENEVE is accepted
  *                                 there; default: all of them), role (ingress: it learns where
@@ -21,6 +22,7 @@
 
 #define CONFIG_INTERFACES 16
 #define CONFIG_NAME NODE_NAME
+#define CONFIG_PATH 200 /* a line has no more */
 
 struct config_node {
 	char name[CONFIG_NAME];
@@ -50,6 +52,7 @@ struct config {
 	uint32_t vni;
 	uint8_t tag[8];
 	uint32_t packet;
+	char pki[CONFIG_PATH];
 	struct config_node *nodes;
 	unsigned int n_nodes;
 	struct config_service *services;

@@ -266,6 +266,8 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "/run/ferry/%s.sock", o.node);
 	if (!o.socket && mkdir("/run/ferry", 0755) && errno != EEXIST)
 		log_warning("cannot make /run/ferry: %s", strerror(errno));
+	if (peers_open(&a))
+		return 1;
 	settings(&a.config, &s);
 	raise_limit();
 	r = boot_id(a.boot);

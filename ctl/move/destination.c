@@ -55,7 +55,7 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	int r;
 
 	(void)trailer, (void)size;
-	if (m->app)
+	if (m->app || msg->n_sockets != m->count)
 		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	m->epoch = msg->epoch;
 	if (images_unpack(m->images, msg, NULL, 0))
@@ -173,7 +173,7 @@ static int take_images(struct move *m, const Peer__Move *msg, const uint8_t *tra
 	struct repair_image *images;
 	int r = STAGE_DONE;
 
-	if (msg->n_sockets != m->count || msg->epoch != m->epoch ||
+	if (!trailer || msg->n_sockets != m->count || msg->epoch != m->epoch ||
 	    msg->state.len > FERRY_APP_STATE_MAX)
 		return move_refuse(m, "protocol", "PREPARE is not what PREFLIGHT announced");
 	images = calloc(m->count, sizeof(*images));

@@ -22,6 +22,7 @@ class Fleet(Net):
         self.packet = packet
         self.agents = {}
         self.config = os.path.join(self.dir, "ferry.conf")
+        self.pki = os.path.join(self.dir, "pki")
 
     def name(self, host):
         return f"{self.tag}{host}"
@@ -34,7 +35,8 @@ class Fleet(Net):
             v4, v6 = FABRIC[host]
             return f"{v4} {v6}" if self.underlay == 4 else f"{v6} {v4}"
 
-        lines = ["[fleet]", f"packet = {self.packet}", "tag = 0123456789abcdef"]
+        lines = ["[fleet]", f"packet = {self.packet}", "tag = 0123456789abcdef",
+                 f"pki = {self.pki}"]
         for host in ("a", "b", "i"):
             lines += [f"[node {self.name(host)}]", f"number = {NUMBER[host]}",
                       f"address = {addresses(host)}",
@@ -50,6 +52,12 @@ class Fleet(Net):
         with open(self.config, "w") as f:
             f.write("\n".join(lines) + "\n")
 
+    def make_pki(self):
+        """The fleet's authority, and a certificate for each node: all in one directory here."""
+        run(f"{BUILD}/ferry", "pki", "init", "--dir", self.pki)
+        for host in ("a", "b", "i"):
+            run(f"{BUILD}/ferry", "pki", "issue", self.name(host), "--dir", self.pki)
+
     def start_agent(self, host):
         env = {"FERRY_FAULT": self.faults[host]} if host in self.faults else {}
         self.agents[host] = self.start(host, f"{BUILD}/ferryd", "--node", self.name(host),
@@ -60,6 +68,7 @@ class Fleet(Net):
         bpffs()
         self.build()
         self.write_config()
+        self.make_pki()
         for host in ("a", "b", "i"):
             self.start_agent(host)
         for host in ("a", "b", "i"):
