@@ -237,6 +237,7 @@ static int on_hello(const Peer__Hello *hello, void *arg)
 	struct channel *c = arg;
 	const Peer__Hello *ours = &c->all->hello;
 	uint32_t oldest = hello->oldest ? hello->oldest : hello->version;
+	int r;
 
 	c->deadline = sd_event_source_disable_unref(c->deadline);
 	c->version = hello_version(ours, hello);
@@ -245,7 +246,8 @@ static int on_hello(const Peer__Hello *hello, void *arg)
 		return channel_refuse(c, PEER_VERSION, "node %u speaks %u to %u, node %u %u to %u",
 				      hello->node, oldest, hello->version, ours->node,
 				      ours->oldest ? ours->oldest : ours->version, ours->version);
-	return c->all->ops->hello(c, hello, c->all->arg);
+	r = c->all->ops->hello(c, hello, c->all->arg);
+	return c->freed ? -ECANCELED : r;
 }
 
 static bool on_admit(enum message type, const Peer__Move *m, uint32_t size, void *arg)
