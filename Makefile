@@ -137,9 +137,12 @@ FUZZ := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 build/fuzz/%: tests/fuzz/%.c
 	$(call say,FUZZ)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -std=gnu11 -O1 -g -Wall -Wextra -Werror -Iinclude -MMD -MP -MT $@ \
+	$(Q)$(CLANG) -std=gnu11 -O1 -g -Wall -Wextra -Wno-missing-field-initializers -Werror \
+		$(CPPFLAGS) -MMD -MP -MT $@ \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize=alignment \
-		-fno-sanitize-recover=undefined -o $@ $<
+		-fno-sanitize-recover=undefined -o $@ $< $(FUZZ_LIBS)
+build/fuzz/fuzz_wire: FUZZ_LIBS := -lprotobuf-c
+build/fuzz/fuzz_wire: | build/gen/peer.pb-c.h
 fuzz: $(FUZZ)
 	tools/fuzz $(FUZZ)
 

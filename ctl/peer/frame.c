@@ -121,7 +121,7 @@ static int judge_header(struct reader *r, const struct frame_header *h)
 	return h->trailer && h->type != MSG_PREPARE ? refuse(r, PEER_TRAILER) : 0;
 }
 
-static int on_hello(struct reader *r, const struct frame_header *h, const uint8_t *body)
+static int take_hello(struct reader *r, const struct frame_header *h, const uint8_t *body)
 {
 	struct purse purse = { FRAME_DECODED_MAX };
 	ProtobufCAllocator a = { purse_alloc, purse_free, &purse };
@@ -135,7 +135,7 @@ static int on_hello(struct reader *r, const struct frame_header *h, const uint8_
 	return e;
 }
 
-static int on_bye(struct reader *r, const struct frame_header *h, const uint8_t *body)
+static int take_bye(struct reader *r, const struct frame_header *h, const uint8_t *body)
 {
 	struct purse purse = { FRAME_DECODED_MAX };
 	ProtobufCAllocator a = { purse_alloc, purse_free, &purse };
@@ -171,7 +171,7 @@ static int hand_over(struct reader *r, const struct frame_header *h, const uint8
 
 /* A Move, whose header and body are in. *used: octets of it that are done with, 0 where it waits
  * for its trailer. */
-static int on_move(struct reader *r, const struct frame_header *h, const uint8_t *body, size_t rest,
+static int take_move(struct reader *r, const struct frame_header *h, const uint8_t *body, size_t rest,
 		   size_t *used)
 {
 	int e;
@@ -214,10 +214,10 @@ static int step(struct reader *r, size_t at, size_t *used)
 	if (e || there - sizeof(h) < h.body)
 		return e;
 	if (h.type != MSG_HELLO && h.type < MSG_OPTIONAL)
-		return on_move(r, &h, body, there - sizeof(h) - h.body, used);
+		return take_move(r, &h, body, there - sizeof(h) - h.body, used);
 	*used = sizeof(h) + h.body;
-	return h.type == MSG_HELLO ? on_hello(r, &h, body) :
-	       h.type == MSG_BYE   ? on_bye(r, &h, body) :
+	return h.type == MSG_HELLO ? take_hello(r, &h, body) :
+	       h.type == MSG_BYE   ? take_bye(r, &h, body) :
 				     0; /* of a later version, and optional */
 }
 
