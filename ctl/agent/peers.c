@@ -89,7 +89,7 @@ void peers_refused(struct agent *a, const struct config_node *n, struct channel 
 	a->peers->count[why]++;
 	if (say_it(a, n, dialed, why))
 		log_warning("%s node %s: %s: %s%s%s",
-			    channel_version(c) ? "ended a connection with" :
+			    channel_is_open(c) ? "ended a connection with" :
 			    dialed	       ? "no connection to" :
 						 "refused a connection from",
 			    n->name, peer_reason_id(why), peer_reason_text(why),

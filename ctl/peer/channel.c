@@ -27,6 +27,7 @@ struct channel {
 	bool dialed;
 	bool secured;   /* the TLS handshake is done */
 	bool answering; /* accepted, and the HELLO was in before ours: the requests are the peer's */
+	bool open;	/* HELLO was taken */
 	bool freed;     /* inside a callback: free when it returns */
 	unsigned int busy;
 	uint32_t read_wants, write_wants; /* beside EPOLLIN */
@@ -247,6 +248,7 @@ static int on_hello(const Peer__Hello *hello, void *arg)
 				      hello->node, oldest, hello->version, ours->node,
 				      ours->oldest ? ours->oldest : ours->version, ours->version);
 	r = c->all->ops->hello(c, hello, c->all->arg);
+	c->open = !r;
 	return c->freed ? -ECANCELED : r;
 }
 
@@ -350,6 +352,11 @@ enum peer_reason channel_reason(const struct channel *c, const char **detail)
 {
 	*detail = c->detail;
 	return c->reason;
+}
+
+bool channel_is_open(const struct channel *c)
+{
+	return c->open;
 }
 
 uint32_t channel_version(const struct channel *c)

@@ -61,6 +61,8 @@ int channel_send(struct channel *c, enum message type, const Peer__Move *m,
 int channel_refuse(struct channel *c, enum peer_reason reason, const char *detail, ...)
 	_printf_(3, 4);
 enum peer_reason channel_reason(const struct channel *c, const char **detail);
+/* The peer's HELLO was taken. */
+bool channel_is_open(const struct channel *c);
 /* What both sides have said in HELLO that they can. */
 uint32_t channel_version(const struct channel *c);
 uint64_t channel_features(const struct channel *c);

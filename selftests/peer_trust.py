@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+Whoever is not a node's agent is not taken for it, for the right reason, and leaves nothing behind.
+
+Steps:
+ 1. client, ingress, node A, node B; ferryd in the last three; a stream over IPv4 on A
+ 2. B's agent is stopped; an attacker at B's address dials A's agent: each kind of wrong certificate,
+    TLS 1.2, no certificate, plain text; with B's own certificate: lies in HELLO, frames that break a
+    rule, a PREFLIGHT cut after k octets, one flipped bit in the TLS stream at many places
+ 3. A's agent dials the attacker: the same certificates and lies; A's log names the true cause
+ 4. the controls: the right certificate with a right HELLO is let in, both ways
+ 5. after each row A holds no more channels, descriptors, moves or units than before it
+ 6. B's agent starts again, and a real move from A to B works
+"""
+import json
+import os
+import socket
+import ssl
+
+import frames
+from attacker import Forge, Server, Tls, context, dial, to_the_end
+from fleet import on_fleet
+from net import NUMBER, Failure, wait_for
+from peer import inside
+from probe import Client, server
+
+STREAM = ("--rate", "100")
+TUPLE = ("198.51.100.7", 40000, "203.0.113.10", 443)
+HELLO = frames.hello(NUMBER["b"])
+PREFLIGHT = frames.move(frames.PREFLIGHT, sockets=[frames.socket(TUPLE)], app=b"nobody")
+FLIPS = 24
+
+
+class Agent:
+    """A's agent, as it sees itself and as the kernel sees it."""
+
+    def __init__(self, fleet):
+        self.fleet = fleet
+        self.pid = self.ping()["pid"]
+
+    def ping(self):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            s.settimeout(5)
+            s.connect(self.fleet.socket("a"))
+            s.send(b'{"command":"ping"}')
+            return json.loads(s.recv(65536))
+        finally:
+            s.close()
+
+    def refused(self, reason=None):
+        counts = self.ping()["peers_refused"]
+        return counts.get(reason, 0) if reason else sum(counts.values())
+
+    def state(self):
+        """What must not grow. The descriptors of the question itself are the same each time."""
+        p = self.ping()
+        return {"channels": p["channels"], "moves": p["moves"],
+                "descriptors": len(os.listdir(f"/proc/{self.pid}/fd")),
+                "units": len(self.fleet.units("a"))}
+
+    def rss_kb(self):
+        with open(f"/proc/{self.pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+
+    def log(self):
+        with open(os.path.join(self.fleet.dir, "ferryd-a.log")) as f:
+            return f.read()
+
+
+class Rows:
+    def __init__(self, fleet, agent):
+        self.fleet = fleet
+        self.agent = agent
+        self.count = 0
+        self.refused = {}
+        self.kept = {k: 0 for k in agent.state()}
+        self.wrong = []
+        wait_for("the channels with B to end", lambda: agent.state()["channels"] == 2)
+        self.before = agent.state()
+
+    def row(self, name, reason, act, seconds=1.0, settles=True):
+        """act() is refused by that reason (None: by any), and nothing of it stays."""
+        was = self.agent.refused(reason)
+        try:
+            act()
+            wait_for(f"{name} to be refused", lambda: self.agent.refused(reason) > was, seconds)
+        except (Failure, TimeoutError) as e:
+            self.wrong.append(f"{name}: {e}: {self.agent.ping()['peers_refused']}")
+        self.count += 1
+        key = reason or "any"
+        self.refused[key] = self.refused.get(key, 0) + 1
+        if settles:
+            self.settle()
+
+    def settle(self):
+        try:
+            wait_for("A to be as before", lambda: self.agent.state() == self.before, 5)
+        except Failure:
+            for k, v in self.agent.state().items():
+                self.kept[k] = max(self.kept[k], v - self.before[k])
+
+    def check(self, name, ok):
+        self.count += 1
+        if not ok:
+            self.wrong.append(name)
+
+
+def certificates(forge):
+    """name, reason, what is shown; and the newest version of TLS."""
+    own = forge.own("b")
+    return (("wrong CA", "unknown-ca", forge.strange("b"), None),
+            ("expired", "expired", forge.dated("b", -7200, -600), None),
+            ("not yet valid", "not-yet-valid", forge.dated("b", 600, 7200), None),
+            ("unknown name", "unknown-name", forge.unknown("stranger"), None),
+            ("another node's", "wrong-name", forge.own("i"), None),
+            ("TLS 1.2", "tls-version", own, ssl.TLSVersion.TLSv1_2))
+
+
+def lies():
+    """name, reason, what is said after the TLS handshake. Sizes are only announced."""
+    h = frames.frame
+    return (("wrong number", "wrong-number", frames.hello(NUMBER["i"])),
+            ("version", "version", frames.hello(NUMBER["b"], version=9, oldest=7)),
+            ("layout", "version", h(frames.HELLO, b"", version=2)),
+            ("HELLO too big", "too-big", h(frames.HELLO, body_size=1 << 20)),
+            ("boot id", "bad-message", frames.hello(NUMBER["b"], boot=b"short")),
+            ("no HELLO", "out-of-order", PREFLIGHT),
+            ("HELLO twice", "out-of-order", HELLO + HELLO),
+            ("no frame", "bad-frame", b"GET / HTTP/1.1\r\n\r\n"),
+            ("body too big", "too-big", HELLO + h(frames.PREFLIGHT,
+                                                  body_size=frames.BODY_MAX + 1)),
+            ("trailer too big", "too-big", HELLO + h(frames.PREPARE,
+                                                     trailer_size=frames.TRAILER_MAX + 1)),
+            ("trailer of PREFLIGHT", "trailer", HELLO + h(frames.PREFLIGHT, trailer_size=100)),
+            ("trailer of KNOWS", "trailer", HELLO + h(frames.KNOWS, trailer_size=100)),
+            ("unknown type", "unknown-type", HELLO + h(100)),
+            ("garbage", "bad-message", HELLO + h(frames.PREFLIGHT, b"\xff" * 100)),
+            ("no uuid", "bad-message", HELLO + frames.move(frames.PREFLIGHT, uuid=b"u")),
+            ("a decoding bomb", "bad-message", HELLO + h(
+                frames.LEARN, frames.message([(1, b"u" * 16), (2, b"m" * 16)]) + b"\x62\x00" * (
+                    1 << 20))))
+
+
+def speak(fleet, ctx, octets):
+    """Dials, says it, and listens to the end."""
+    s = dial(fleet)
+    try:
+        with ctx.wrap_socket(s) as tls:
+            tls.sendall(octets)
+            return to_the_end(tls)
+    except TimeoutError:
+        raise
+    except OSError:
+        return b""  # refused in the handshake, or while it spoke
+    finally:
+        s.close()
+
+
+def say_plain(fleet, octets):
+    with dial(fleet) as s:
+        s.sendall(octets)
+        to_the_end(s)
+
+
+def cut(fleet, ctx, octets):
+    """Without a goodbye."""
+    s = dial(fleet)
+    tls = ctx.wrap_socket(s)
+    tls.sendall(octets)
+    os.close(tls.detach())
+
+
+def flip(fleet, ctx, k, of):
+    """One bit of what the attacker sends, in the handshake's last flight or in HELLO."""
+    def change(octets):
+        data = bytearray(octets)
+        if data:
+            data[len(data) * (k // 2) // of] ^= 1 << k % 8
+        return bytes(data)
+
+    with dial(fleet) as s:
+        try:
+            tls = Tls(s, ctx)
+            tls.handshake(*([change] if k % 2 else []))
+            tls.send(HELLO, *([] if k % 2 else [change]))
+            s.shutdown(socket.SHUT_WR)
+            to_the_end(s)
+        except OSError:
+            pass
+
+
+def accepted(rows, forge):
+    """The attacker dials."""
+    f = rows.fleet
+    for name, reason, pair, newest in certificates(forge):
+        rows.row(name, reason, lambda: speak(f, context(pair, newest=newest), HELLO))
+    own = context(forge.own("b"))
+    rows.row("no certificate", "no-certificate", lambda: speak(f, context(None), HELLO))
+    rows.row("plain text", "not-tls", lambda: say_plain(f, HELLO))
+    rows.row("silence", "handshake-timeout", lambda: say_plain(f, b""), 5)
+    rows.row("half a ClientHello", "handshake-timeout", lambda: say_plain(f, b"\x16\x03\x01"), 5)
+    for name, reason, octets in lies():
+        rows.row(name, reason, lambda: speak(f, own, octets))
+    for k in range(1, len(PREFLIGHT), max(1, len(PREFLIGHT) // 24)):
+        rows.row(f"cut after {k}", "cut", lambda: cut(f, own, HELLO + PREFLIGHT[:k]))
+    for k in range(1, len(HELLO), 5):
+        rows.row(f"HELLO cut after {k}", "cut", lambda: cut(f, own, HELLO[:k]))
+    for k in range(FLIPS):
+        rows.row(f"flip {k}", None, lambda: flip(f, own, k, FLIPS // 2 + 1))
+
+
+def let_in(rows, forge):
+    """The control: by the same code as what is refused."""
+    unwanted = frames.move(frames.PREPARE, sockets=[frames.socket(TUPLE, inq=1 << 20)],
+                           trailer=b"x" * (1 << 20))
+    s = dial(rows.fleet)
+    was = rows.agent.refused()
+    with context(forge.own("b")).wrap_socket(s) as tls:
+        tls.sendall(HELLO + PREFLIGHT + unwanted + frames.frame(0x9000, b"later") + PREFLIGHT)
+        got = b""
+        while got.count(b"app-missing") < 2:
+            got += tls.recv(65536)
+        rows.check("the control is let in", got[6] == frames.HELLO and b"protocol" in got)
+    rows.check("the control is not refused", rows.agent.refused() == was)
+    rows.settle()
+    return len(got)
+
+
+def dialed(rows, forge):
+    """A's agent dials; each reason stands in its log, as that of no connection."""
+    f = rows.fleet
+
+    def shows(ctx, octets=HELLO):
+        def serve(s):
+            with ctx.wrap_socket(s, server_side=True) as tls:
+                tls.sendall(octets)
+                to_the_end(tls)
+
+        return serve
+
+    def meet(name, reason, serve):
+        attacker = Server(f, serve)
+        rows.row(f"{name}, dialed", reason, lambda: wait_for(
+            f"A to refuse: {name}", lambda: said(reason), 5), 5, settles=False)
+        attacker.close()
+        rows.settle()
+
+    def said(reason):
+        return f"no connection to node {f.name('b')}: {reason}: " in rows.agent.log()
+
+    for name, reason, pair, newest in certificates(forge):
+        meet(name, reason, shows(context(pair, server=True, newest=newest)))
+    own = context(forge.own("b"), server=True)
+    meet("plain text", "not-tls", lambda s: s.sendall(b"SSH-2.0-x\r\n") or to_the_end(s))
+    meet("wrong number", "wrong-number", shows(own, frames.hello(NUMBER["i"])))
+    meet("version", "version", shows(own, frames.hello(NUMBER["b"], version=9, oldest=7)))
+    meet("garbage", "bad-message", shows(own, frames.frame(frames.HELLO, b"\xff" * 50)))
+    meet("refusal", "refused-there", shows(own, frames.frame(frames.BYE, frames.message(
+        [(1, b"too-many"), (2, b"as it says")]))))
+    attacker = Server(f, shows(own))
+    wait_for("A to take the control for B", lambda: rows.agent.ping()["connected"] == 2)
+    rows.check("the control is let in, dialed", True)
+    attacker.close()
+    rows.settle()
+
+
+def test(fleet):
+    fleet.up()
+    servers = {h: server(fleet, h, *STREAM) for h in ("a", "b")}
+    client = Client(fleet, 4, *STREAM)
+    unit = servers["a"].wait("offered")[0]["unit"]
+    fleet.kill_agent("b")
+    agent, forge = Agent(fleet), Forge(fleet)
+    rows = Rows(fleet, agent)
+    rss = agent.rss_kb()
+    accepted(rows, forge)
+    answered = let_in(rows, forge)
+    dialed(rows, forge)
+    growth = agent.rss_kb() - rss
+    fleet.start_agent("b")
+    wait_for("B's agent", lambda: agent.ping()["connected"] == 2, 15)
+    wait_for("B's application", lambda: len(servers["b"].events("registered")) > 1)
+    moved = fleet.move(unit, "a", "b")
+    client.wait_for_more(20)
+    report = client.finish()
+    result = {"rows": rows.count, "wrong": rows.wrong, "refused": rows.refused,
+              "state_kept": rows.kept, "rss_growth_kb": growth, "control_octets": answered,
+              "moved_after": moved["to"] == fleet.name("b"), "lost": report["lost"]}
+    result["ok"] = (not rows.wrong and rows.count > 90 and not any(rows.kept.values()) and
+                    growth < 8192 and answered > 0 and result["moved_after"] and
+                    report["tcp_ok"])
+    return result
+
+
+def main():
+    return on_fleet(test)
