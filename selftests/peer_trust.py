@@ -4,106 +4,33 @@ Whoever is not a node's agent is not taken for it, for the right reason, and lea
 
 Steps:
  1. client, ingress, node A, node B; ferryd in the last three; a stream over IPv4 on A
- 2. B's agent is stopped; an attacker at B's address dials A's agent: each kind of wrong certificate,
-    TLS 1.2, no certificate, plain text; with B's own certificate: lies in HELLO, frames that break a
-    rule, a PREFLIGHT cut after k octets, one flipped bit in the TLS stream at many places
+ 2. B's agent is stopped; an attacker at B's address dials A's agent: each kind of wrong
+    certificate, TLS 1.2, no certificate, plain text; with B's own certificate: lies in HELLO, frames
+    that break a rule, a PREFLIGHT cut after k octets, one flipped bit in the TLS stream at many places
  3. A's agent dials the attacker: the same certificates and lies; A's log names the true cause
- 4. the controls: the right certificate with a right HELLO is let in, both ways
+ 4. the controls: the right certificate with a right HELLO is let in, both ways, and a PREPARE whose
+    trailer is what its sockets say is held; with another trailer it is refused
  5. after each row A holds no more channels, descriptors, moves or units than before it
- 6. B's agent starts again, and a real move from A to B works
+ 6. A's certificate is issued anew, and shown to whoever comes next, by the same process
+ 7. an agent without its files does not start, and says why; one without other nodes does
+ 8. B's agent starts again, and a real move from A to B works
 """
-import json
 import os
 import socket
 import ssl
 
 import frames
-from attacker import Forge, Server, Tls, context, dial, to_the_end
-from fleet import on_fleet
-from net import NUMBER, Failure, wait_for
-from peer import inside
+from attacker import Forge, Said, Server, Tls, context, dial, to_the_end
+from fleet import PORT, on_fleet
+from net import BUILD, NUMBER, VIP, Failure, run, wait_for
 from probe import Client, server
+from watch import Agent, Rows
 
 STREAM = ("--rate", "100")
 TUPLE = ("198.51.100.7", 40000, "203.0.113.10", 443)
 HELLO = frames.hello(NUMBER["b"])
 PREFLIGHT = frames.move(frames.PREFLIGHT, sockets=[frames.socket(TUPLE)], app=b"nobody")
 FLIPS = 24
-
-
-class Agent:
-    """A's agent, as it sees itself and as the kernel sees it."""
-
-    def __init__(self, fleet):
-        self.fleet = fleet
-        self.pid = self.ping()["pid"]
-
-    def ping(self):
-        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            s.settimeout(5)
-            s.connect(self.fleet.socket("a"))
-            s.send(b'{"command":"ping"}')
-            return json.loads(s.recv(65536))
-        finally:
-            s.close()
-
-    def refused(self, reason=None):
-        counts = self.ping()["peers_refused"]
-        return counts.get(reason, 0) if reason else sum(counts.values())
-
-    def state(self):
-        """What must not grow. The descriptors of the question itself are the same each time."""
-        p = self.ping()
-        return {"channels": p["channels"], "moves": p["moves"],
-                "descriptors": len(os.listdir(f"/proc/{self.pid}/fd")),
-                "units": len(self.fleet.units("a"))}
-
-    def rss_kb(self):
-        with open(f"/proc/{self.pid}/status") as f:
-            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
-
-    def log(self):
-        with open(os.path.join(self.fleet.dir, "ferryd-a.log")) as f:
-            return f.read()
-
-
-class Rows:
-    def __init__(self, fleet, agent):
-        self.fleet = fleet
-        self.agent = agent
-        self.count = 0
-        self.refused = {}
-        self.kept = {k: 0 for k in agent.state()}
-        self.wrong = []
-        wait_for("the channels with B to end", lambda: agent.state()["channels"] == 2)
-        self.before = agent.state()
-
-    def row(self, name, reason, act, seconds=1.0, settles=True):
-        """act() is refused by that reason (None: by any), and nothing of it stays."""
-        was = self.agent.refused(reason)
-        try:
-            act()
-            wait_for(f"{name} to be refused", lambda: self.agent.refused(reason) > was, seconds)
-        except (Failure, TimeoutError) as e:
-            self.wrong.append(f"{name}: {e}: {self.agent.ping()['peers_refused']}")
-        self.count += 1
-        key = reason or "any"
-        self.refused[key] = self.refused.get(key, 0) + 1
-        if settles:
-            self.settle()
-
-    def settle(self):
-        try:
-            wait_for("A to be as before", lambda: self.agent.state() == self.before, 5)
-        except Failure:
-            for k, v in self.agent.state().items():
-                self.kept[k] = max(self.kept[k], v - self.before[k])
-
-    def check(self, name, ok):
-        self.count += 1
-        if not ok:
-            self.wrong.append(name)
 
 
 def certificates(forge):
@@ -227,6 +154,74 @@ def let_in(rows, forge):
     return len(got)
 
 
+WHOLE = [(16, 1000), (17, 65535), (18, 65535), (19, 65535), (20, 1000), (21, 1 << 18),
+         (22, 1 << 18)]
+
+
+def arrives(rows, forge):
+    """A unit that B would bring to A's real application: held where it is what it says it is, and
+    given up at once when B says so; else refused, and the channel goes on."""
+    here = ("198.51.100.7", 40001, VIP[4], PORT)
+    sockets = [frames.socket(here, inq=1000, outq=500, more=WHOLE)]
+    with context(forge.own("b")).wrap_socket(dial(rows.fleet)) as tls:
+        tls.sendall(HELLO)
+        said = Said(tls)
+        said.next(frames.HELLO)
+        for k, (size, answer) in enumerate(((1499, frames.REFUSED), (1501, frames.REFUSED),
+                                            (1 << 20, frames.REFUSED), (1500, frames.PREPARED))):
+            ids = {"uuid": b"%016d" % k, "move_id": b"%016d" % (100 + k), "sockets": sockets}
+            tls.sendall(frames.move(frames.PREFLIGHT, **ids))
+            said.next(frames.READY)
+            tls.sendall(frames.move(frames.PREPARE, trailer=b"x" * size, **ids))
+            rows.check(f"PREPARE with {size} octets of 1500", said.next(answer))
+            if answer == frames.PREPARED:
+                rows.check("held", len(rows.fleet.units("a", "prepared")) == 1)
+                tls.sendall(frames.move(frames.ABORT, **ids))
+    rows.settle()
+
+
+def rotated(rows, forge):
+    """A's certificate as it is shown, before and after it is issued anew."""
+    def shown():
+        with context(forge.own("b")).wrap_socket(dial(rows.fleet)) as tls:
+            return tls.getpeercert(True)
+
+    def issued():
+        with open(forge.own("a")[0]) as f:
+            return ssl.PEM_cert_to_DER_cert(f.read())
+
+    first, pid = issued(), rows.agent.ping()["pid"]
+    rows.check("the certificate is the issued one", shown() == first)
+    run(f"{BUILD}/ferry", "pki", "issue", rows.fleet.name("a"), "--dir", rows.fleet.pki)
+    rows.check("the new certificate is shown", shown() == issued() != first)
+    rows.check("by the same process", rows.agent.ping()["pid"] == pid)
+    rows.settle()
+
+
+def starts(rows):
+    """ferryd without files, in a fleet of three; and in a fleet of one, on the client's host."""
+    f = rows.fleet
+    with open(f.config) as config:
+        text = config.read()
+    other = os.path.join(f.dir, "other.conf")
+    with open(other, "w") as config:
+        config.write(text.replace(f.pki, "/nonexistent"))
+    argv = (f"{BUILD}/ferryd", "--config", other, "--socket", f.socket("x"), "--node")
+    p = f.at("b", *argv, f.name("b"), check=False)
+    rows.check(f"no files: {p.stderr}", p.returncode == 1 and "/nonexistent/ca.crt" in p.stderr and
+               f"ferry pki issue {f.name('b')}" in p.stderr)
+    with open(other, "w") as config:
+        config.write(f"[node {f.name('c')}]\nnumber = 1\naddress = 198.51.100.7\n"
+                     "interfaces = eth0\nunits = 64\nbuckets4 = 64\nbuckets6 = 64\n")
+    alone = f.start("c", *argv, f.name("c"), log="ferryd-c.log")
+    try:
+        wait_for("a fleet of one", lambda: "is up" in f.log("c") or alone.poll() is not None)
+        rows.check(f"a fleet of one: {f.log('c')}", alone.poll() is None)
+    finally:
+        f.stop(alone)
+        f.detach("c")
+
+
 def dialed(rows, forge):
     """A's agent dials; each reason stands in its log, as that of no connection."""
     f = rows.fleet
@@ -276,6 +271,8 @@ def test(fleet):
     rss = agent.rss_kb()
     accepted(rows, forge)
     answered = let_in(rows, forge)
+    arrives(rows, forge)
+    rotated(rows, forge)
     dialed(rows, forge)
     growth = agent.rss_kb() - rss
     fleet.start_agent("b")
@@ -284,6 +281,7 @@ def test(fleet):
     moved = fleet.move(unit, "a", "b")
     client.wait_for_more(20)
     report = client.finish()
+    starts(rows)
     result = {"rows": rows.count, "wrong": rows.wrong, "refused": rows.refused,
               "state_kept": rows.kept, "rss_growth_kb": growth, "control_octets": answered,
               "moved_after": moved["to"] == fleet.name("b"), "lost": report["lost"]}

@@ -21,6 +21,7 @@
 #define PENDING_NODE 8
 #define PENDING_MAX 64
 #define PRIORITY_ACCEPT 20 /* after channels and handshakes, see channel.c */
+#define BACKLOG 512 /* where it is full, a SYN is dropped, and a good one comes again after 1 s */
 #define QUIET_NS (10 * SEC_NS)
 
 struct peers {
@@ -212,7 +213,7 @@ int peers_listen(struct agent *a)
 	if (fd < 0)
 		return fd;
 	r = peers_bind(fd, self, self->port);
-	if (!r && listen(fd, 64))
+	if (!r && listen(fd, BACKLOG))
 		r = -errno;
 	if (r) {
 		char text[ADDR_TEXT];

@@ -9,7 +9,8 @@ import ssl
 import threading
 import time
 
-from net import BUILD, FABRIC, run
+import frames
+from net import BUILD, FABRIC, Failure, run
 from peer import inside
 
 PORT = 7946
@@ -185,3 +186,25 @@ class Server:
         self.thread.join()
         for thread in self.served:
             thread.join()
+
+
+class Said:
+    """Frames as they come; what A tells every node that connects is passed over."""
+
+    def __init__(self, tls):
+        self.tls = tls
+        self.got = b""
+
+    def next(self, kind):
+        while True:
+            while len(self.got) < 16 or len(self.got) < frames.size(self.got):
+                data = self.tls.recv(65536)
+                if not data:
+                    raise Failure(f"closed instead of message {kind}")
+                self.got += data
+            size, found = frames.size(self.got), frames.kind(self.got)
+            last, self.got = self.got[:size], self.got[size:]
+            if found not in (frames.LEARN, frames.FORGET, frames.KNOWS):
+                if found != kind:
+                    raise Failure(f"message {found} instead of {kind}: {last}")
+                return True

@@ -20,6 +20,15 @@ def frame(kind, body=b"", trailer=b"", version=1, magic=MAGIC, body_size=None, t
                        len(trailer) if trailer_size is None else trailer_size) + body + trailer
 
 
+def kind(octets):
+    """Of the frame that begins here."""
+    return struct.unpack_from("<H", octets, 6)[0]
+
+
+def size(octets):
+    return 16 + sum(struct.unpack_from("<II", octets, 8))
+
+
 def varint(n):
     out = b""
     while n > 127:

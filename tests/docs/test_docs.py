@@ -31,6 +31,18 @@ def refusals():
     return missing(names, read("docs/MOVE.md")), len(names)
 
 
+def peer_reasons():
+    names = re.findall(r'X\([A-Z_]+, "([a-z-]+)"', read("ctl/peer/reason.h"))
+    return missing(names, read("docs/WIRE.md")), len(names)
+
+
+def messages():
+    """Every message between agents stands in docs/WIRE.md."""
+    names = re.findall(r"^\tMSG_([A-Z]+)\b", read("ctl/peer/frame.h"), re.M)
+    names = [n for n in names if n not in ("TYPES", "OPTIONAL")]
+    return missing(names, read("docs/WIRE.md")), len(names)
+
+
 def fault_points():
     names = re.findall(r'X\([A-Z_]+, "([a-z-]+)"\)', read("ctl/base/fault.h"))
     return missing(names, read("docs/MOVE.md")), len(names)
@@ -73,7 +85,7 @@ def promises():
               f.endswith(".c")]
     text = read("docs/PROMISES.md")
     named = set(re.findall(r"(?:selftests|tests/\w+)/(\w+)", text))
-    there = set(tests) | {"run", "frames", "test_faults", "test_docs", "fuzz_parse", "lib"}
+    there = set(tests) | {"run", "frames", "test_faults", "test_docs", "fuzz_parse", "fuzz_wire", "seeds", "lib"}
     return missing(tests, text) + sorted(named - there), len(tests)
 
 
@@ -93,7 +105,7 @@ def licences():
 
 def main():
     failed = 0
-    for check in (refusals, fault_points, configuration_keys, options, commands, calls, promises,
+    for check in (refusals, peer_reasons, messages, fault_points, configuration_keys, options, commands, calls, promises,
                   licences):
         wrong, count = check()
         bad = wrong or not count
