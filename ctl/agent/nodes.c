@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Channels to the other nodes: one is opened to each and kept open, one is accepted from each.
- * Requests go out by the opened one; answers come back on the channel of their request. Who is let in
- * is decided in peers.c.
+ * Requests go out by the opened one; answers come back on the channel of their request. Who is let
+ * in is decided in peers.c.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -139,10 +139,11 @@ static int on_hello(struct channel *c, const Peer__Hello *hello, void *arg)
 	struct node *n = node_of(a, c);
 
 	if (hello->node != n->config->number)
-		return channel_refuse(c, PEER_NUMBER,
-				      "it says %u, the configuration says %u: is it the same file on "
-				      "both nodes?",
-				      hello->node, n->config->number);
+		return channel_refuse(
+			c, PEER_NUMBER,
+			"it says %u, the configuration says %u: is it the same file on "
+			"both nodes?",
+			hello->node, n->config->number);
 	if (c != n->out) /* accepted: it spoke first */
 		return channels_accepted(&a->channels, n->config, true, NULL) > ACCEPTED_MAX ?
 			       channel_refuse(c, PEER_BUSY, "more than %u", ACCEPTED_MAX) :
@@ -181,8 +182,8 @@ static void on_closed(struct channel *c, int error, void *arg)
 				    why ? peer_reason_id(why) : strerror(-error));
 		n->out = NULL;
 		n->up = false;
-		sd_event_source_set_time_relative(
-			n->retry, why && why != PEER_CUT ? REFUSED_US : RETRY_US);
+		sd_event_source_set_time_relative(n->retry,
+						  why && why != PEER_CUT ? REFUSED_US : RETRY_US);
 		sd_event_source_set_enabled(n->retry, SD_EVENT_ONESHOT);
 	}
 	move_channel_closed(a, c);
@@ -206,8 +207,9 @@ static int dial(struct node *n)
 		    0;
 	if (!r && connect(fd, (struct sockaddr *)&ss, size) && errno != EINPROGRESS)
 		r = -errno;
-	r = r ? r : channel_new(&n->out, &a->channels, fd, peers_context(a), true, n->config->name,
-				(void *)n->config);
+	r = r ? r :
+		channel_new(&n->out, &a->channels, fd, peers_context(a), true, n->config->name,
+			    (void *)n->config);
 	if (r)
 		close(fd);
 	return r;
@@ -234,9 +236,7 @@ int nodes_start(struct agent *a)
 	hello.features = PROTOCOL_FEATURES;
 	hello.node = a->config.self->number;
 	hello.boot = (ProtobufCBinaryData){ sizeof(a->boot), a->boot };
-	a->channels = (struct channels){
-		.event = a->event, .ops = &ops, .arg = a, .hello = hello
-	};
+	a->channels = (struct channels){ .event = a->event, .ops = &ops, .arg = a, .hello = hello };
 	a->nodes = calloc(a->config.n_nodes, sizeof(*a->nodes));
 	if (!a->nodes)
 		return -ENOMEM;

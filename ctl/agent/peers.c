@@ -91,7 +91,7 @@ void peers_refused(struct agent *a, const struct config_node *n, struct channel 
 	if (say_it(a, n, dialed, why))
 		log_warning("%s node %s: %s: %s%s%s",
 			    channel_is_open(c) ? "ended a connection with" :
-			    dialed	       ? "no connection to" :
+			    dialed             ? "no connection to" :
 						 "refused a connection from",
 			    n->name, peer_reason_id(why), peer_reason_text(why),
 			    detail[0] ? "; " : "", detail);
@@ -115,9 +115,9 @@ static void tune(int fd)
 	const struct {
 		int level, name, value;
 	} options[] = {
-		{ IPPROTO_TCP, TCP_NODELAY, 1 },	   { SOL_SOCKET, SO_KEEPALIVE, 1 },
-		{ IPPROTO_TCP, TCP_KEEPIDLE, 1 },	   { IPPROTO_TCP, TCP_KEEPINTVL, 1 },
-		{ IPPROTO_TCP, TCP_KEEPCNT, 2 },	   { IPPROTO_TCP, TCP_USER_TIMEOUT, 3000 },
+		{ IPPROTO_TCP, TCP_NODELAY, 1 },  { SOL_SOCKET, SO_KEEPALIVE, 1 },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, 1 }, { IPPROTO_TCP, TCP_KEEPINTVL, 1 },
+		{ IPPROTO_TCP, TCP_KEEPCNT, 2 },  { IPPROTO_TCP, TCP_USER_TIMEOUT, 3000 },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(options); i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * ferry pki init|issue|show: the fleet's certificates, in one directory. Needs no agent, no pins and
- * no right but that to the directory. What the certificates are: ctl/pki.
+ * ferry pki init|issue|show: the fleet's certificates, in one directory. Needs no agent, no pins
+ * and no right but that to the directory. What the certificates are: ctl/pki.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,15 +32,15 @@ static int parse(struct cli *c, int argc, char **argv, int days_max, struct argu
 			long n = strtol(text, &end, 10);
 
 			if (!*text || *end || n < 1 || n > days_max)
-				return cli_error(c, EXIT_USAGE, "usage",
-						 "--days: a number from 1 to %d is wanted, not '%s'",
-						 days_max, text);
+				return cli_error(
+					c, EXIT_USAGE, "usage",
+					"--days: a number from 1 to %d is wanted, not '%s'",
+					days_max, text);
 			a->days = (int)n;
 		} else if (!a->node && argv[i][0] != '-') {
 			a->node = argv[i];
 		} else {
-			return cli_error(c, EXIT_USAGE, "usage", "'%s' is not understood",
-					 argv[i]);
+			return cli_error(c, EXIT_USAGE, "usage", "'%s' is not understood", argv[i]);
 		}
 	}
 	if (a->node && !name_valid(a->node))
@@ -57,13 +57,13 @@ static json_t *describe(const char *path, const X509 *cert, const char **state)
 	cert_node(cert, node);
 	cert_dates(cert, &from, &to);
 	X509_NAME_oneline(X509_get_subject_name(cert), subject, sizeof(subject));
-	*state = to < now			      ? "expired" :
-		 from > now			      ? "not-yet-valid" :
+	*state = to < now                              ? "expired" :
+		 from > now                            ? "not-yet-valid" :
 		 to - now < (int64_t)SOON_DAYS * DAY_S ? "expiring" :
 							 "valid";
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "node", node, "state", *state,
-			 "file", path, "subject", subject, "from", time_text(from, from_text),
-			 "to", time_text(to, to_text), "days_left",
+			 "file", path, "subject", subject, "from", time_text(from, from_text), "to",
+			 time_text(to, to_text), "days_left",
 			 (json_int_t)((to - now - (to < now ? DAY_S - 1 : 0)) / DAY_S),
 			 "fingerprint", cert_fingerprint(cert, print));
 }
@@ -108,7 +108,8 @@ int cmd_pki_init(struct cli *c, int argc, char **argv)
 	if (r == -EEXIST)
 		return cli_error(c, EXIT_FAILED, "ca-exists",
 				 "%s is there: an authority is not overwritten; move it away, or "
-				 "use another --dir", path);
+				 "use another --dir",
+				 path);
 	if (r)
 		return cli_error(c, EXIT_FAILED, "cannot-write", "%s: %s", path, strerror(-r));
 	return print_one(c, a.dir, CA_NAME, false);
@@ -133,18 +134,21 @@ int cmd_pki_issue(struct cli *c, int argc, char **argv)
 	case ENOENT:
 		return cli_error(c, EXIT_NOT_FOUND, "no-ca",
 				 "%s is not there: ferry pki init makes it; certificates are "
-				 "issued where ca.key is", path);
+				 "issued where ca.key is",
+				 path);
 	case EPERM:
 		return cli_error(c, EXIT_FAILED, "bad-ca",
 				 "%s: others may read it: chmod 600, and own it", path);
 	case EBADMSG:
-		return cli_error(c, EXIT_FAILED, "bad-ca", "%s: not what it should be in PEM", path);
+		return cli_error(c, EXIT_FAILED, "bad-ca", "%s: not what it should be in PEM",
+				 path);
 	case ENOKEY:
 		return cli_error(c, EXIT_FAILED, "bad-ca", "%s is not the key of ca.crt", path);
 	case EKEYEXPIRED:
 		return cli_error(c, EXIT_FAILED, "bad-ca",
 				 "%s/ca.crt has expired: move the directory away and make "
-				 "another: ferry pki init", a.dir);
+				 "another: ferry pki init",
+				 a.dir);
 	default:
 		return cli_error(c, EXIT_FAILED, "cannot-write", "%s: %s", path, strerror(-r));
 	}
@@ -197,8 +201,8 @@ static int show_all(struct cli *c, const char *dir, json_t *array)
 int cmd_pki_show(struct cli *c, int argc, char **argv)
 {
 	static const struct column columns[] = {
-		{ "node", "NODE" },	      { "state", "STATE" }, { "days_left", "DAYS" },
-		{ "from", "FROM" },	      { "to", "TO" },	    { "subject", "SUBJECT" },
+		{ "node", "NODE" },           { "state", "STATE" }, { "days_left", "DAYS" },
+		{ "from", "FROM" },           { "to", "TO" },       { "subject", "SUBJECT" },
 		{ "fingerprint", "SHA-256" },
 	};
 	struct arguments a = { .dir = PKI_DIR };

@@ -26,8 +26,8 @@ struct channel {
 	void *data;
 	bool dialed;
 	bool secured;   /* the TLS handshake is done */
-	bool answering; /* accepted, and the HELLO was in before ours: the requests are the peer's */
-	bool open;	/* HELLO was taken */
+	bool answering; /* the peer's HELLO was in before ours: the requests are its */
+	bool open;      /* HELLO was taken */
 	bool freed;     /* inside a callback: free when it returns */
 	unsigned int busy;
 	uint32_t read_wants, write_wants; /* beside EPOLLIN */
@@ -224,8 +224,8 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
 	(void)s, (void)usec;
 	c->busy++;
 	if (!getpeername(c->fd, (struct sockaddr *)&ss, &size)) /* else nobody was there at all */
-		note(c, PEER_TIMEOUT, c->secured ? "no HELLO after the TLS handshake" :
-						   "no TLS handshake");
+		note(c, PEER_TIMEOUT,
+		     c->secured ? "no HELLO after the TLS handshake" : "no TLS handshake");
 	closed(c, -ETIMEDOUT);
 	c->busy--;
 	if (!c->busy)

@@ -38,10 +38,10 @@ struct channels {
 	sd_event *event;
 	const struct channel_ops *ops;
 	void *arg;
-	Peer__Hello hello; /* ours; by its owner, before the first channel */
+	Peer__Hello hello;     /* ours; by its owner, before the first channel */
 	struct channel *first; /* the oldest */
 	unsigned int count;
-	size_t memory;	       /* of what is coming in */
+	size_t memory;            /* of what is coming in */
 	unsigned int deadline_ms; /* 0: HANDSHAKE_MS */
 };
 

@@ -77,9 +77,8 @@ static size_t wanted(const struct reader *r)
 	if (!r->move)
 		return want;
 	memcpy(&h, r->in, sizeof(h));
-	return want < sizeof(h) + h.body + h.trailer + STEP ?
-		       want :
-		       sizeof(h) + h.body + h.trailer + STEP;
+	return want < sizeof(h) + h.body + h.trailer + STEP ? want :
+							      sizeof(h) + h.body + h.trailer + STEP;
 }
 
 uint8_t *reader_room(struct reader *r, size_t *room)
@@ -91,8 +90,7 @@ uint8_t *reader_room(struct reader *r, size_t *room)
 		*room = r->room - r->size;
 		return r->in + r->size;
 	}
-	if (*r->memory - r->room + want > FRAME_MEMORY_MAX ||
-	    !(in = realloc(r->in, want))) {
+	if (*r->memory - r->room + want > FRAME_MEMORY_MAX || !(in = realloc(r->in, want))) {
 		refuse(r, PEER_MEMORY);
 		return NULL;
 	}
@@ -171,8 +169,8 @@ static int hand_over(struct reader *r, const struct frame_header *h, const uint8
 
 /* A Move, whose header and body are in. *used: octets of it that are done with, 0 where it waits
  * for its trailer. */
-static int take_move(struct reader *r, const struct frame_header *h, const uint8_t *body, size_t rest,
-		   size_t *used)
+static int take_move(struct reader *r, const struct frame_header *h, const uint8_t *body,
+		     size_t rest, size_t *used)
 {
 	int e;
 

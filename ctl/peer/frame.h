@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Frames: a header, a protobuf body, a raw trailer. What is here makes them out of octets and judges
- * them; it reads and writes no socket, and is fuzzed as it stands. How to use the reader: put octets
+ * Frames: a header, a protobuf body, a raw trailer. What is here makes them out of octets and
+ * judges them; it reads and writes no socket, and is fuzzed as it stands. The reader: put octets
  * where reader_room() says, tell reader_take() how many; it calls back for each message.
  * Invariant: nothing is allocated because a peer has announced it: memory is at most twice what has
- * come in (and one socket buffer), and a trailer is kept only where admit() has agreed, by its body.
+ * come in (and one read), and a trailer is kept only where admit() has agreed, by its body.
  */
 #ifndef PEER_FRAME_H
 #define PEER_FRAME_H
@@ -19,7 +19,7 @@
 #define PROTOCOL_OLDEST 1
 #define PROTOCOL_FEATURES 0ULL
 
-#define FRAME_HELLO_MAX 4096U	      /* of the body of HELLO and BYE */
+#define FRAME_HELLO_MAX 4096U /* of the body of HELLO and BYE */
 #define FRAME_BODY_MAX (4U << 20)
 #define FRAME_DECODED_MAX (16U << 20) /* of a body */
 #define FRAME_TRAILER_MAX (512U << 20)
@@ -46,7 +46,7 @@ enum message {
 
 /* Little-endian. */
 struct frame_header {
-	uint32_t magic; /* "FRRY" */
+	uint32_t magic;   /* "FRRY" */
 	uint16_t version; /* of this layout, not of the messages */
 	uint16_t type;
 	uint32_t body;
@@ -59,8 +59,8 @@ _Static_assert(sizeof(struct frame_header) == 16, "frame header");
 /* A callback that returns non-zero ends the reading: reader_take() returns it at once. */
 struct reader_ops {
 	int (*hello)(const Peer__Hello *hello, void *arg);
-	/* Whether this message's trailer is kept. Where it is not, the message is handed over without
-	 * (trailer NULL, its size) and the trailer is thrown away as it comes. */
+	/* Whether this message's trailer is kept. Where it is not, the message is handed over
+	 * without (trailer NULL, its size) and the trailer is thrown away as it comes. */
 	bool (*admit)(enum message type, const Peer__Move *m, uint32_t size, void *arg);
 	int (*message)(enum message type, const Peer__Move *m, const uint8_t *trailer,
 		       uint32_t size, void *arg);
@@ -74,7 +74,7 @@ struct reader {
 	bool greeted;
 	uint8_t *in;
 	size_t size, room;
-	uint32_t skip;	/* octets of a trailer that nobody wants */
+	uint32_t skip;    /* octets of a trailer that nobody wants */
 	Peer__Move *move; /* decoded, and its trailer is still coming */
 	size_t decoded;
 	enum peer_reason reason; /* of -EPROTO */

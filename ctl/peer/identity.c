@@ -56,8 +56,8 @@ static int unreadable(const struct identity *id, int file, int r, const struct c
 			     path, id->node);
 	if (r == -EBADMSG)
 		return wrong(c, r,
-			     "%s: holds no %s in PEM: make it again with 'ferry pki issue %s'", path,
-			     file == KEY ? "key" : "certificate", id->node);
+			     "%s: holds no %s in PEM: make it again with 'ferry pki issue %s'",
+			     path, file == KEY ? "key" : "certificate", id->node);
 	return wrong(c, r,
 		     "%s: %s: the nodes of a fleet know each other by certificates; make them with "
 		     "'ferry pki init' and 'ferry pki issue %s', and bring ca.crt, %s.crt and "
@@ -89,7 +89,8 @@ static int check_own(const struct identity *id, X509 *ca, X509 *cert, const stru
 			     "%s: %s %s, and the clock says %s: set the clock, or 'ferry pki issue "
 			     "%s'",
 			     id->path[CERT], now > to ? "ended" : "begins",
-			     time_text(now > to ? to : from, date), time_text(now, clock), id->node);
+			     time_text(now > to ? to : from, date), time_text(now, clock),
+			     id->node);
 	cert_dates(ca, &from, &to);
 	if (now > to || now < from)
 		return wrong(c, -EINVAL,
@@ -157,8 +158,8 @@ int identity_load(struct identity **ret, const char *dir, const char *node, char
 	if (r)
 		return wrong(&c, r, "no memory");
 	snprintf(id->node, sizeof(id->node), "%s", node);
-	if (pki_path(id->path[CA], dir, "ca", "crt") || pki_path(id->path[CERT], dir, node, "crt") ||
-	    pki_path(id->path[KEY], dir, node, "key"))
+	if (pki_path(id->path[CA], dir, "ca", "crt") ||
+	    pki_path(id->path[CERT], dir, node, "crt") || pki_path(id->path[KEY], dir, node, "key"))
 		r = wrong(&c, -ENAMETOOLONG, "pki: the path is too long: %s", dir);
 	look(id, id->seen);
 	r = r ? r : load(id, &id->context, &c);

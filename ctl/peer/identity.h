@@ -2,7 +2,8 @@
 /*
  * What this node shows to others and believes of them: DIR/NODE.crt, DIR/NODE.key and DIR/ca.crt,
  * as a TLS context. Read at the start, where all must be right, and again when a file has changed,
- * where what does not fit together leaves the old ones in use. Connections keep what they began with.
+ * where what does not fit together leaves the old ones in use. Connections keep what they began
+ * with.
  */
 #ifndef PEER_IDENTITY_H
 #define PEER_IDENTITY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Frames on their way out: a bounded list of whole ones, each written as far as the socket takes it.
- * What is put in is copied, so that nobody waits for the peer.
+ * Frames on their way out: a bounded list of whole ones, each written as far as the socket takes
+ * it. What is put in is copied, so that nobody waits for the peer.
  */
 #ifndef PEER_OUTBOX_H
 #define PEER_OUTBOX_H

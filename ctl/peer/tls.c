@@ -171,8 +171,9 @@ static int note_alert(struct tls *t, int alert)
 	} texts[] = {
 		{ SSL_AD_UNKNOWN_CA, "it does not know the authority of our certificate: are both "
 				     "nodes' ca.crt the same?" },
-		{ SSL_AD_CERTIFICATE_EXPIRED, "to it our certificate has ended: compare the clocks, "
-					      "else 'ferry pki issue'" },
+		{ SSL_AD_CERTIFICATE_EXPIRED,
+		  "to it our certificate has ended: compare the clocks, "
+		  "else 'ferry pki issue'" },
 		{ SSL_AD_BAD_CERTIFICATE, "it does not take our certificate; its log says why" },
 		{ TLS13_AD_CERTIFICATE_REQUIRED, "it wants a certificate and saw none" },
 	};

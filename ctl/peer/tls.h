@@ -4,8 +4,8 @@
  * tickets, no resumption, no early data, no renegotiation, no compression: every connection proves
  * anew who it is. The calls in their order: tls_new(), tls_handshake() until it is 0, then
  * tls_read() and tls_write() as they are wanted, tls_free() (which says goodbye), close.
- * Each may say -EAGAIN: then tls_wants() says for what, which need not be the direction of the call.
- * -EPROTO: refused, and tls_reason() says why; any other -errno is the connection's.
+ * Each may say -EAGAIN: then tls_wants() says for what, which need not be the direction of the
+ * call. -EPROTO: refused, and tls_reason() says why; any other -errno is the connection's.
  */
 #ifndef PEER_TLS_H
 #define PEER_TLS_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Makes the authority and issues certificates, see authority.h. P-256 keys, random serials.
- * Invariant: a file is there whole or not at all (a temporary name, then rename), and a key is never
- * readable by others, not for a moment.
+ * Invariant: a file is there whole or not at all (a temporary name, then rename), and a key is
+ * never readable by others, not for a moment.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -216,7 +216,7 @@ int authority_issue(const char *dir, const char *node, int days, bool *replaced,
 		return -ENOMEM;
 	r = pki_path(path, dir, node, "crt");
 	*replaced = !r && !access(path, F_OK);
-	/* an agent that reads in between finds a key of another certificate, and keeps what it has */
+	/* an agent that reads in between finds another certificate's key, and keeps what it has */
 	r = r ? r : put(dir, node, NULL, key, true, path);
 	return r ? r : put(dir, node, cert, NULL, true, path);
 }

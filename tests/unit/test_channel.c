@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Channels between agents (ctl/peer/channel.h), two of them or one and a raw end, over TLS: HELLO
- * first and once, each broken frame ends that channel by its own reason, which the other end is told,
- * frames come whole and in order however they are cut, and a channel may be freed in any of its
- * callbacks. Who is let in at all: test_tls.c.
+ * first and once, each broken frame ends that channel by its own reason, which the other end is
+ * told, frames come whole and in order however they are cut, and a channel may be freed in any of
+ * its callbacks. Who is let in at all: test_tls.c.
  */
 #include "channel_world.h"
 

@@ -204,7 +204,7 @@ static const struct {
 	{ "another's pair", certificate_of_another, { "/three.crt", "'one'", "pki issue three" } },
 	{ "no PEM", garbage_certificate, { "/three.crt", "no certificate", "pki issue three" } },
 	{ "no PEM key", garbage_key, { "/three.key", "no key", "ferry pki issue three" } },
-	{ "another authority", ca_of_another, { "/three.crt", "not issued by", "pki issue three" } },
+	{ "another authority", ca_of_another, { "/three.crt", "not issued by", "pki issue" } },
 	{ "expired", expired, { "/three.crt", "ended", "ferry pki issue three" } },
 	{ "not yet valid", not_yet, { "/three.crt", "begins", "clock says" } },
 };

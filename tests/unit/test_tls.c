@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who is let in (ctl/peer/tls.h), over a socket pair, each wrong certificate both as the one that is
- * shown by whoever dials and by whoever answers: refused by its own reason, and the other side is
- * told. The control is the right certificate, which is let in both ways, by the same code.
+ * Who is let in (ctl/peer/tls.h), over a socket pair, each wrong certificate shown by whoever dials
+ * and by whoever answers: refused by its own reason, and the other side is told. The
+ * control is the right certificate, which is let in both ways, by the same code.
  */
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
