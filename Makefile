@@ -117,7 +117,7 @@ $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
 $(T)/test_util: $(BASE)
 $(T)/test_unit_word: $(DATAPLANE) $(BASE)
-$(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_frame $(T)/test_tls $(T)/test_pki \
+$(T)/test_config $(T)/test_image $(T)/test_channel $(T)/test_frame $(T)/test_tls $(T)/test_pki $(T)/test_limits \
 	$(T)/test_repair \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
 $(T)/test_libferry $(T)/test_libferry_arrive: $(LIB)

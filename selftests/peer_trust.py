@@ -118,6 +118,32 @@ def flip(fleet, ctx, k, of):
             pass
 
 
+def replay(fleet, ctx):
+    """All that a good session has sent, once more."""
+    sent = []
+    with dial(fleet) as s:
+        tls = Tls(s, ctx, sent.append)
+        tls.handshake()
+        tls.send(HELLO)
+        s.recv(1)
+    say_plain(fleet, b"".join(sent))
+
+
+def many(fleet, ctx, count):
+    """That many good connections at once; the last one is told why it ends."""
+    held = []
+    for _ in range(count):
+        if held:
+            held[-1].recv(16)  # its answer has begun: it is let in
+        held.append(ctx.wrap_socket(dial(fleet)))
+        held[-1].sendall(HELLO)
+    got = to_the_end(held[-1])
+    if b"too-many" not in got:
+        raise Failure(f"the last one was told {got}")
+    for s in held:
+        s.close()
+
+
 def accepted(rows, forge):
     """The attacker dials."""
     f = rows.fleet
@@ -134,6 +160,8 @@ def accepted(rows, forge):
         rows.row(f"cut after {k}", "cut", lambda: cut(f, own, HELLO + PREFLIGHT[:k]))
     for k in range(1, len(HELLO), 5):
         rows.row(f"HELLO cut after {k}", "cut", lambda: cut(f, own, HELLO[:k]))
+    rows.row("replay", None, lambda: replay(f, own))
+    rows.row("ninth connection", "too-many", lambda: many(f, own, 9))
     for k in range(FLIPS):
         rows.row(f"flip {k}", None, lambda: flip(f, own, k, FLIPS // 2 + 1))
 

@@ -292,6 +292,8 @@ static int check_nodes(struct reader *r)
 		r->line = n->line;
 		if ((n->keys & NODE_NEEDS) != NODE_NEEDS || !n->addresses)
 			return wrong(r, "number or address is missing in node", n->name);
+		if (!strcmp(n->name, "ca"))
+			return wrong(r, "in pki that is the authority's name, no node's:", n->name);
 		for (unsigned int k = 0; k < i; k++)
 			if (c->nodes[k].number == n->number || share_address(&c->nodes[k], n))
 				return wrong(r, "number or address of another node has node",

@@ -7,7 +7,9 @@
 #include "move/image.h"
 #include "move/move.h"
 
-#define MOVES_NODE 1024 /* from one node at a time, each some descriptors */
+/* From one node at a time; each socket is a descriptor here, and one of an application. */
+#define MOVES_NODE 1024
+#define SOCKETS_NODE 16384
 
 bool move_admits(struct agent *a, uint32_t node, enum message type, const Peer__Move *msg,
 		 uint32_t size)
@@ -23,11 +25,15 @@ bool move_admits(struct agent *a, uint32_t node, enum message type, const Peer__
 
 bool moves_crowded(const struct agent *a, uint32_t node)
 {
-	unsigned int n = 0;
+	unsigned int moves = 0, sockets = 0;
 
-	for (const struct move *m = a->moves; m; m = m->next)
-		n += !m->origin && m->peer == node;
-	return n >= MOVES_NODE;
+	for (const struct move *m = a->moves; m; m = m->next) {
+		if (m->origin || m->peer != node)
+			continue;
+		moves++;
+		sockets += m->count;
+	}
+	return moves >= MOVES_NODE || sockets >= SOCKETS_NODE;
 }
 
 unsigned int moves_count(const struct agent *a)

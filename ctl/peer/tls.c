@@ -14,6 +14,8 @@
 #include "peer/tls.h"
 #include "pki/cert.h"
 
+#define CHAIN_MAX 16384 /* octets of what a stranger may show */
+
 struct tls {
 	SSL *ssl;
 	char want[NODE_NAME], node[NODE_NAME];
@@ -118,6 +120,7 @@ SSL_CTX *tls_context(X509 *ca, X509 *cert, EVP_PKEY *key)
 				    SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, on_certificate);
 	SSL_CTX_set_verify_depth(c, 1);
+	SSL_CTX_set_max_cert_list(c, CHAIN_MAX);
 	if (SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION) &&
 	    SSL_CTX_set_max_proto_version(c, TLS1_3_VERSION) && SSL_CTX_set_num_tickets(c, 0) &&
 	    X509_STORE_add_cert(SSL_CTX_get_cert_store(c), ca) &&

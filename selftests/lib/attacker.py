@@ -116,8 +116,9 @@ def to_the_end(s):
 class Tls:
     """TLS by hand, so that what goes over the wire can be changed on the way."""
 
-    def __init__(self, sock, ctx):
+    def __init__(self, sock, ctx, sent=lambda octets: None):
         self.sock = sock
+        self.sent = sent  # is told of all that goes out
         self.come, self.go = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = ctx.wrap_bio(self.come, self.go)
 
@@ -131,6 +132,7 @@ class Tls:
                 done = False
             flight += 1
             octets = self.go.read()
+            self.sent(octets)
             self.sock.sendall(change(octets) if flight == 2 else octets)
             if done:
                 return
@@ -141,7 +143,9 @@ class Tls:
 
     def send(self, octets, change=lambda octets: octets):
         self.tls.write(octets)
-        self.sock.sendall(change(self.go.read()))
+        octets = self.go.read()
+        self.sent(octets)
+        self.sock.sendall(change(octets))
 
 
 class Server:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * libFuzzer target: what another agent sends, in pieces of any length, through the reader of frames
- * and the unpacking of images. Memory is held against what has come. Seeds: tests/fuzz/seeds.py.
+ * libFuzzer target: what another agent sends, in pieces, through the reader of frames and the
+ * unpacking of images; memory is held against what has come. Seeds: tests/fuzz/seeds.py.
  */
 #include "../../build/gen/peer.pb-c.c"
 #include "../../ctl/base/util.c"
@@ -23,14 +23,11 @@ static int on_message(enum message type, const Peer__Move *m, const uint8_t *tra
 		      void *arg)
 {
 	struct repair_image images[FERRY_UNIT_SOCKETS] = {}, *i = images;
-	uint64_t queues = 0;
-	int r;
+	size_t n = trailer && m->n_sockets <= FERRY_UNIT_SOCKETS ? m->n_sockets : 0, queues = 0;
+	int r = n ? images_unpack(images, m, type == MSG_PREPARE ? trailer : NULL, size) : 1;
 
 	MUST(arg && m->uuid.len == 16 && (trailer || size) && (!size || type == MSG_PREPARE));
-	if (m->n_sockets > FERRY_UNIT_SOCKETS || !trailer)
-		return 0;
-	r = images_unpack(images, m, type == MSG_PREPARE ? trailer : NULL, size);
-	for (size_t n = m->n_sockets; n--; free(i->recv), free(i++->send)) {
+	for (; n--; free(i->recv), free(i++->send)) {
 		MUST(r || i->unsent <= i->outq);
 		queues += (i->recv ? i->inq : 0) + (i->send ? i->outq : 0);
 		for (struct datagram *d; (d = i->datagrams); i->datagrams = d->next, free(d))
@@ -42,8 +39,7 @@ static int on_message(enum message type, const Peer__Move *m, const uint8_t *tra
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct reader_ops ops = { (void *)on_other, on_admit, on_message,
-					       (void *)on_other };
+	struct reader_ops ops = { (void *)on_other, on_admit, on_message, (void *)on_other };
 	size_t memory = 0, piece = size ? data[0] + 1 : 1, room, n, at = 1;
 	struct reader r = { .ops = &ops, .arg = &memory, .memory = &memory };
 	int e = 0;

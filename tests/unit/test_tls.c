@@ -16,6 +16,7 @@ struct change {
 	long from, to;		 /* seconds from now, 0: as it is */
 	const char *san, *usage; /* instead of its own */
 	bool stranger;		 /* signed by another authority */
+	bool by_node;		 /* signed by node three, which shows its own, too */
 	const char *node;	 /* issued for; NULL: "one" */
 };
 
@@ -35,7 +36,7 @@ static SSL_CTX *make(const struct change *c)
 {
 	_cleanup_key_ EVP_PKEY *key = NULL, *ca_key = NULL, *strange = EVP_EC_gen("P-256");
 	SSL_CTX *context = SSL_CTX_new(TLS_method());
-	_cleanup_cert_ X509 *cert = NULL;
+	_cleanup_cert_ X509 *cert = NULL, *issuer = NULL;
 	const char *node = c->node ? c->node : "one";
 	char path[PATH_MAX];
 
@@ -56,9 +57,22 @@ static SSL_CTX *make(const struct change *c)
 	if (c->stranger)
 		X509_NAME_add_entry_by_txt(X509_get_issuer_name(cert), "CN", MBSTRING_ASC,
 					   (const unsigned char *)"stranger", -1, -1, 0);
+	if (c->by_node) {
+		X509_free(issuer);
+		EVP_PKEY_free(ca_key);
+		pki_path(path, pki, "three", "crt");
+		assert_int_equal(cert_read(path, &issuer), 0);
+		pki_path(path, pki, "three", "key");
+		assert_int_equal(key_read(path, &ca_key), 0);
+		assert_true(X509_set_issuer_name(cert, X509_get_subject_name(issuer)));
+		X509_EXTENSION_free(X509_delete_ext(
+			cert, X509_get_ext_by_NID(cert, NID_authority_key_identifier, -1)));
+	}
 	assert_true(X509_sign(cert, c->stranger ? strange : ca_key, EVP_sha256()));
 	assert_true(SSL_CTX_use_certificate(context, cert));
 	assert_true(SSL_CTX_use_PrivateKey(context, key));
+	if (c->by_node)
+		assert_true(SSL_CTX_add1_chain_cert(context, issuer));
 	return context;
 }
 
@@ -131,6 +145,7 @@ static const struct {
 } rows[] = {
 	{ "right", {}, PEER_NONE, "" },
 	{ "another authority", { .stranger = true }, PEER_UNKNOWN_CA, "ca.crt" },
+	{ "issued by another node", { .by_node = true }, PEER_CERTIFICATE, "invalid CA" },
 	{ "expired", { .from = -2 * HOUR, .to = -HOUR }, PEER_EXPIRED, "our clock says" },
 	{ "expired a second ago", { .to = -1 }, PEER_EXPIRED, "UTC" },
 	{ "not yet valid", { .from = HOUR }, PEER_NOT_YET, "our clock says" },
