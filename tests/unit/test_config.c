@@ -182,7 +182,7 @@ static const struct {
 	{ "node with an empty address", "= 2001:db8:f::2", "= ,", 19,
 	  "number or address is missing in node 'b'" },
 	{ "the authority's name", "[node b]", "[node ca]", 19, "the authority's name, no node's" },
-	{ "pki that is no whole path", "packet = 1400", "pki = pki", 4, "pki: the whole path" },
+	{ "pki that is no whole path", "packet = 1400", "pki = pki", 5, "pki: the whole path" },
 	{ "node numbers the same", "number = 1023", "number = 1", 19,
 	  "of another node has node 'b'" },
 	{ "second address the same", "2001:db8:f::2", "2001:db8:f::1", 19,
