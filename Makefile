@@ -18,7 +18,7 @@ AR := ar
 PREFIX := /usr/local
 comma := ,
 B := build
-PKGS := libbpf libcap libsystemd jansson libmnl libprotobuf-c
+PKGS := libbpf libcap libsystemd jansson libmnl libprotobuf-c libssl libcrypto
 CPPFLAGS := -Iinclude -Ictl -Ibuild/gen -Ibuild/bpf -D_GNU_SOURCE
 CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC \
 	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize=alignment \
@@ -38,6 +38,7 @@ DATAPLANE := $(call src,ctl/dataplane/*.c)
 AGENT := $(call src,ctl/agent/*.c ctl/move/*.c ctl/peer/*.c ctl/repair/*.c ctl/net/*.c) \
 	$(OBJ)/build/gen/peer.pb-c.o
 CLI := $(call src,ctl/cli/*.c)
+PKI := $(call src,ctl/pki/*.c)
 LIB := $(call src,ctl/lib/*.c)
 
 VERSION := 0.1.0
@@ -67,11 +68,11 @@ $(OBJ)/%.o: %.c
 
 $(DATAPLANE) $(AGENT) $(CLI): | $(SKELS) build/gen/peer.pb-c.h
 
-build/ferryd: $(AGENT) $(DATAPLANE) $(BASE)
+build/ferryd: $(AGENT) $(DATAPLANE) $(PKI) $(BASE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
-build/ferry: $(CLI) $(DATAPLANE) $(BASE)
+build/ferry: $(CLI) $(DATAPLANE) $(PKI) $(BASE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
@@ -100,7 +101,7 @@ $(PROBES):
 	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lz
 
 # All that is C, compiled and not linked: for the other compiler's warnings.
-objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
+objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(PKI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
 	tests/packet/*.c selftests/kernel/*.c)
 
 # Tests: what each links beside its own file.
@@ -109,7 +110,7 @@ UNIT := $(patsubst tests/unit/%.c,$(T)/%,$(wildcard tests/unit/test_*.c))
 PACKET := $(T)/test_packet $(T)/test_race
 TABLE := $(OBJ)/ctl/dataplane/table.o
 PACKET_ENV := $(call src,tests/packet/env.c tests/packet/build.c) $(TABLE)
-CTL := $(filter-out $(OBJ)/ctl/agent/main.o,$(AGENT)) $(DATAPLANE) $(BASE)
+CTL := $(filter-out $(OBJ)/ctl/agent/main.o,$(AGENT)) $(DATAPLANE) $(PKI) $(BASE)
 
 # One program a rule of the kernel; nothing of ferry is in them.
 KERNEL := $(patsubst selftests/kernel/%.c,$(T)/kernel/%,$(wildcard selftests/kernel/*.c))
@@ -122,6 +123,7 @@ $(T)/test_util $(T)/test_log: $(BASE)
 $(T)/test_estimate: $(OBJ)/ctl/move/estimate.o
 $(T)/test_unit_word $(T)/test_pins: $(DATAPLANE) $(BASE)
 $(T)/test_rights $(T)/test_config $(T)/test_config_files $(T)/test_image $(T)/test_channel \
+	$(T)/test_frame $(T)/test_tls $(T)/test_pki $(T)/test_limits \
 	$(T)/test_repair \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
 $(T)/test_libferry $(T)/test_libferry_arrive $(T)/test_libferry_resume: $(LIB)
@@ -145,7 +147,10 @@ build/fuzz/%: tests/fuzz/%.c
 	$(Q)$(CLANG) $(CPPFLAGS) -std=gnu11 -O1 -g -Wall -Wextra -Werror -MMD -MP -MT $@ \
 		-Wno-missing-field-initializers \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize=alignment \
-		-fno-sanitize-recover=undefined -o $@ $< -linih
+		-fno-sanitize-recover=undefined -o $@ $< $(FUZZ_LIBS)
+build/fuzz/fuzz_config: FUZZ_LIBS := -linih
+build/fuzz/fuzz_wire: FUZZ_LIBS := -lprotobuf-c
+build/fuzz/fuzz_wire: | build/gen/peer.pb-c.h
 fuzz: $(FUZZ)
 	tools/fuzz $(FUZZ)
 

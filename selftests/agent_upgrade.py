@@ -180,7 +180,6 @@ def control(fleet):
 def test(fleet):
     fleet.installed = os.path.join(fleet.dir, "bin")
     os.mkdir(fleet.installed)
-    os.chmod(fleet.dir, 0o755)
     install(fleet)
     fleet.agent_argv = lambda host: (f"{fleet.installed}/ferryd", "--user", AGENT_USER)
     fleet.up()

@@ -6,7 +6,8 @@ Steps:
  1. client, ingress, node A, node B; ferryd in the last three; a stream over IPv4 and one over IPv6
  2. each reading command on each node: text on stdout, and the same as one JSON object with its keys
  3. a move by --flow and one by unit; refusals by id; exit codes 0, 1, 2, 3 and 4
- 4. without the agent, and without rights: an error that names cause and remedy, on stderr or, with
+ 4. ferry pki: an authority, a certificate, one that ends soon, and what is wrong
+ 5. without the agent, and without rights: an error that names cause and remedy, on stderr or, with
     -j, as JSON
 """
 import json
@@ -73,6 +74,35 @@ def moves(cases, fleet, unit, tuple4):
     cases.check("move UNIT", text.returncode == 0 and "freeze_us" in text.stdout, text)
 
 
+def pki(cases, fleet):
+    """Exit codes 0 to 4, without node, pins or agent."""
+    where = ("--dir", f"{fleet.dir}/pki-of-commands/deep")
+    keys = ("node", "state", "file", "subject", "from", "to", "days_left", "fingerprint")
+    cases.fails("c", ("pki", "issue", "n1", *where), 3, ("no-ca", "ferry pki init"))
+    cases.fails("c", ("pki", "show", *where), 3, ("no-certificate", "ferry pki"))
+    p = cases.ferry("c", "-j", "pki", "init", *where, "--days", "30")
+    cases.check("pki init", p.returncode == 0 and set(keys) <= set(json.loads(p.stdout)), p)
+    cases.fails("c", ("pki", "init", *where), 1, ("ca-exists", "ca.crt"))
+    for replaced in ("no", "yes"):
+        p = cases.ferry("c", "pki", "issue", "n1", *where)
+        cases.check("pki issue", p.returncode == 0 and f"replaced: {replaced}" in p.stdout, p)
+    answer = cases.reads("c", ("pki", "show", *where), ("dir", "certificates"))
+    rows = answer["certificates"]
+    cases.check("pki show: keys", all(set(keys) <= set(r) for r in rows) and
+                [r["node"] for r in rows] == ["", "n1"] and
+                all(r["days_left"] == 30 for r in rows), p)
+    p = cases.ferry("c", "pki", "issue", "n2", *where, "--days", "6")
+    cases.check("pki issue --days", p.returncode == 0, p)
+    for argv, code in ((("show",), 4), (("show", "n2"), 4), (("show", "n1"), 0),
+                       (("show", "n3"), 3), (("issue",), 2), (("issue", "ca"), 2),
+                       (("issue", "../x"), 2), (("issue", "n1", "--days", "0"), 2),
+                       (("issue", "n1", "--days", "1826"), 2), (("init", "--days", "7301"), 2),
+                       (("init", "n1"), 2), (("show", "--days", "3"), 2)):
+        p = cases.ferry("c", "pki", *argv, *where)
+        cases.check(f"pki {argv}: {code}", p.returncode == code and
+                    bool(p.stdout) == (code in (0, 4)), p)
+
+
 def wrong_arguments(cases, fleet, unit):
     for argv in (("fly",), ("flow",), ("flow", "show"), ("flow", "list", "--limit", "x"),
                  ("unit", "show", "nonsense"), ("move",), ("move", unit),
@@ -106,6 +136,7 @@ def test(fleet):
     cases.reads("a", ("unit", "show", unit), ("unit", "state", "epoch", "tuples", "peer"))
     moves(cases, fleet, unit, tuple4)
     wrong_arguments(cases, fleet, unit)
+    pki(cases, fleet)
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     cases.fails("a", ("unit", "list"), 1, ("no-pins",), before=nobody)
     cases.fails("a", ("move", unit, "--to", fleet.name("b")), 1, ("no-agent",), before=nobody)

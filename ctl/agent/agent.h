@@ -27,6 +27,8 @@ struct agent {
 	struct unit *units;
 	struct move *moves;
 	struct node *nodes; /* n_nodes of them, in the order of the configuration */
+	struct channels channels;
+	struct peers *peers;
 	struct vip *vips;
 	struct space *spaces;
 	uint32_t next_request;
@@ -49,6 +51,20 @@ void command_moved(int fd, const struct move *m, const char *failure, const char
 void command_judged(int fd, const struct move *m);
 /* Sends one object, and closes fd. */
 void command_answer(int fd, json_t *object);
+
+/* peers.c: who is let in. Reads this node's certificate, where the fleet has another node; says in
+ * the log what is wrong with it. */
+int peers_open(struct agent *a);
+/* The same for another configuration of this node, which is not taken. 0, or a sentence. */
+int peers_check(struct agent *a, const struct config *c, char *error, size_t size);
+int peers_listen(struct agent *a);
+/* For a connection that is made now: the certificate as it is now. */
+SSL_CTX *peers_context(struct agent *a);
+/* A channel with that node ends for a reason: counted and said. */
+void peers_refused(struct agent *a, const struct config_node *n, struct channel *c, bool dialed);
+uint64_t peers_count(const struct agent *a, enum peer_reason reason);
+int peers_socket(const struct config_node *n);
+int peers_bind(int fd, const struct config_node *n, uint16_t port);
 
 /* nodes.c: channels to the other nodes, and the next hops towards them. */
 int nodes_start(struct agent *a);

@@ -109,9 +109,17 @@ static void ping(struct agent *a, int fd)
 {
 	const char *missing;
 	unsigned int connected = nodes_connected(a, &missing);
+	json_t *refused = json_object();
 
-	command_answer(fd, json_pack("{s:s, s:i, s:i, s:s*}", "node", a->config.self->name, "pid",
-			     (int)getpid(), "connected", (int)connected, "missing", missing));
+	for (enum peer_reason r = PEER_NONE + 1; r < PEER_REASONS; r++)
+		if (peers_count(a, r))
+			json_object_set_new(refused, peer_reason_id(r),
+					    json_integer((json_int_t)peers_count(a, r)));
+	command_answer(fd, json_pack("{s:s, s:i, s:i, s:s*, s:i, s:i, s:o}", "node",
+				     a->config.self->name, "pid", (int)getpid(), "connected",
+				     (int)connected, "missing", missing, "channels",
+				     (int)a->channels.count, "moves", (int)moves_count(a),
+				     "peers_refused", refused));
 }
 
 void command_run(struct agent *a, int fd, const char *request, size_t size)

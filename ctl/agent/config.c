@@ -9,14 +9,7 @@
 #include <string.h>
 #include "agent/config_reader.h"
 #include "ferry/wire.h"
-
-bool config_valid_name(const char *name)
-{
-	size_t n = strspn(name,
-			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-
-	return n && !name[n] && n < CONFIG_NAME && name[0] != '.';
-}
+#include "pki/cert.h"
 
 /* Whether a section has its mandatory keys; a sentence for each that it has not. */
 static bool complete(struct reader *r, const struct section_kind *kind, const char *name,
@@ -66,6 +59,8 @@ static void check_node(struct reader *r, struct config_node *n, bool own)
 			config_wrong(r, n->section.at, "[node %s] and [node %s] share an address",
 				     n->name, other->name);
 	}
+	if (!strcmp(n->name, "ca"))
+		config_wrong(r, n->section.at, "[node ca]: in pki that is the authority's name");
 	if (own && !n->n_interfaces)
 		config_wrong(r, n->section.at, "interfaces is missing in [node %s]", n->name);
 	for (unsigned int i = 0; n->n_interfaces && i < n->n_tunnel; i++)
@@ -131,7 +126,7 @@ static int load(struct reader *r, const char *path, const char *self)
 	struct config *c = r->c;
 	int e;
 
-	*c = (struct config){ .vni = FERRY_GENEVE_VNI, .packet = 1500 };
+	*c = (struct config){ .vni = FERRY_GENEVE_VNI, .packet = 1500, .pki = PKI_DIR };
 	e = config_read(r, path);
 	if (!e && !r->lost)
 		check(r, self);

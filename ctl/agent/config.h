@@ -4,7 +4,8 @@
  * FILE.d and ends in ".conf", in the order of the names. A later file's key replaces an earlier
  * one's.
  *
- *   [fleet]                       vni, tag (16 hex digits), packet (largest client packet, octets)
+ *   [fleet]                       vni, tag (16 hex digits), packet (largest client packet, octets),
+ *                                 pki (directory of this node's certificate)
  *   [node NAME]                   number, address (one or two, one a family), port (of the agent),
  *                                 interfaces (programs go there), tunnel (GENEVE is accepted
  *                                 there; default: all of them), role (ingress: it learns where
@@ -21,9 +22,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <ferry/map.h>
+#include "base/util.h"
 
 #define CONFIG_INTERFACES 16
-#define CONFIG_NAME 32
+#define CONFIG_NAME NODE_NAME
+#define CONFIG_PATH 200  /* a line has no more */
 #define CONFIG_KEYS 16   /* a section */
 #define CONFIG_ERRORS 20 /* that are told at once */
 
@@ -75,6 +78,7 @@ struct config {
 	uint32_t vni;
 	uint8_t tag[8];
 	uint32_t packet;
+	char pki[CONFIG_PATH];
 	struct config_node *nodes;
 	unsigned int n_nodes;
 	struct config_service *services;
@@ -92,13 +96,9 @@ int config_load(struct config *c, const char *path, const char *self, char *erro
  * node. 0, or -errno as config_load(). */
 int config_check(const char *path, const char *self, FILE *out, FILE *err);
 void config_free(struct config *c);
-/* Names become paths, and words of commands: letters, digits, ".", "_", "-", no dot in front. */
-bool config_valid_name(const char *name);
 const struct config_node *config_node_by_name(const struct config *c, const char *name);
 const struct config_node *config_node_by_number(const struct config *c, uint32_t number);
 /* NULL: the configuration names nobody for the kind. */
 const struct config_application *config_application(const struct config *c, const char *kind);
-/* 0; -EEXIST, -EINVAL (user is neither a name nor a number), -ENOMEM. */
-int config_add_application(struct config *c, const char *kind, const char *user);
 
 #endif

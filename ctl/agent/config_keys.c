@@ -167,6 +167,15 @@ static int set_address(struct reader *r, const struct key *k, const char *value,
 	return 0;
 }
 
+static int set_path(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	if (value[0] != '/' || strlen(value) >= CONFIG_PATH)
+		return config_wrong(r, r->at, "the whole path of a directory is wanted, not '%s'",
+				    value);
+	strcpy((char *)section + k->offset, value);
+	return 0;
+}
+
 static int set_protocol(struct reader *r, const struct key *k, const char *value, void *section)
 {
 	uint8_t proto = !strcmp(value, "tcp") ? IPPROTO_TCP :
@@ -181,7 +190,7 @@ static int set_protocol(struct reader *r, const struct key *k, const char *value
 
 static int set_name(struct reader *r, const struct key *k, const char *value, void *section)
 {
-	if (!config_valid_name(value))
+	if (!name_valid(value))
 		return config_wrong(r, r->at, "the name of a node is wanted, not '%s'", value);
 	strcpy((char *)section + k->offset, value);
 	return 0;
@@ -192,9 +201,9 @@ static int set_user(struct reader *r, const struct key *k, const char *value, vo
 	uint32_t uid = CONFIG_NOBODY;
 
 	if (user_number(value, &uid)) {
-		const struct passwd *pw = config_valid_name(value) ? getpwnam(value) : NULL;
+		const struct passwd *pw = name_valid(value) ? getpwnam(value) : NULL;
 
-		if (!config_valid_name(value))
+		if (!name_valid(value))
 			return config_wrong(r, r->at, "a user's name or number is wanted, not '%s'",
 					    value);
 		uid = pw ? pw->pw_uid : CONFIG_NOBODY; /* access_check() says so */
@@ -209,6 +218,7 @@ static const struct key fleet_keys[] = {
 	{ "vni", set_number, 1, 0xffffff, AT(config, vni), false },
 	{ "tag", set_tag, 0, 0, AT(config, tag), false },
 	{ "packet", set_number, 576, 65535, AT(config, packet), false },
+	{ "pki", set_path, 0, 0, AT(config, pki), false },
 	{}
 };
 static const struct key node_keys[] = {

@@ -85,7 +85,7 @@ static int open_section(struct reader *r, char *text)
 		return config_unknown_section(r, text);
 	if (!k->named && *name)
 		return config_wrong(r, r->at, "[%s] has no name, here it is '%s'", k->word, name);
-	if (k->named && !config_valid_name(name))
+	if (k->named && !name_valid(name))
 		return config_wrong(r, r->at,
 				    "the name of %s %s is 1 to %u of a-zA-Z0-9._-, with "
 				    "no dot in front, not '%s'",

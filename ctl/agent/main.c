@@ -95,7 +95,7 @@ static int parse(int argc, char **argv, struct options *o)
 	if (optind != argc || (o->check && o->detach) || (!o->node && !o->check) ||
 	    (o->force && !o->detach))
 		return -EINVAL;
-	return !o->node || config_valid_name(o->node) ? 0 : -EINVAL;
+	return !o->node || name_valid(o->node) ? 0 : -EINVAL;
 }
 
 static void settings(const struct config *c, struct dataplane_settings *s)
@@ -312,6 +312,8 @@ int main(int argc, char **argv)
 	access_check(&a.config);
 	if (!o.socket)
 		run_dir_make(&a.user);
+	if (peers_open(&a))
+		return 1;
 	settings(&a.config, &s);
 	raise_limit();
 	r = boot_id(a.boot);

@@ -117,6 +117,8 @@ static int on_hangup(sd_event_source *s, const struct signalfd_siginfo *si, void
 
 	(void)s, (void)si;
 	r = config_load(&next, config_path, a->config.self->name, error, sizeof(error));
+	if (!r)
+		r = peers_check(a, &next, error, sizeof(error));
 	config_free(&next);
 	if (r) {
 		log_error("not upgraded: %s", error);

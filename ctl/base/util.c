@@ -50,6 +50,14 @@ int give_away(int dir, const char *name, mode_t type, uid_t uid, gid_t gid)
 	return fchownat(fd, "", uid, gid, AT_EMPTY_PATH) ? -errno : 0;
 }
 
+bool name_valid(const char *name)
+{
+	size_t n = strspn(name,
+			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	return n && !name[n] && n < NODE_NAME && name[0] != '.';
+}
+
 const char *uuid_text(const uint8_t u[16], char text[UUID_TEXT])
 {
 	snprintf(text, UUID_TEXT,

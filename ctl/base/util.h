@@ -47,6 +47,11 @@ int random_bytes(void *buf, size_t size);
  * 0 or -errno; -EPERM where it is something else. */
 int give_away(int dir, const char *name, mode_t type, uid_t uid, gid_t gid);
 
+/* Names of nodes and services become paths, and words of commands: 1 to 31 letters, digits, ".",
+ * "_", "-", no dot in front. */
+#define NODE_NAME 32
+bool name_valid(const char *name);
+
 #define UUID_TEXT 37
 const char *uuid_text(const uint8_t uuid[16], char text[UUID_TEXT]);
 /* 0 or -EINVAL. */

@@ -56,5 +56,8 @@ int cmd_unit_list(struct cli *c, int argc, char **argv);
 int cmd_unit_show(struct cli *c, int argc, char **argv);
 int cmd_move(struct cli *c, int argc, char **argv);
 int cmd_counters(struct cli *c, int argc, char **argv);
+int cmd_pki_init(struct cli *c, int argc, char **argv);
+int cmd_pki_issue(struct cli *c, int argc, char **argv);
+int cmd_pki_show(struct cli *c, int argc, char **argv);
 
 #endif

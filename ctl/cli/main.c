@@ -15,6 +15,9 @@ static const struct verb verbs[] = {
 	{ "move", NULL, cmd_move, "UNIT|--flow TUPLE --to NODE [--dry-run]",
 	  "move a unit to another node, or say whether it would" },
 	{ "counters", NULL, cmd_counters, "[--all]", "packets by what became of them" },
+	{ "pki", "init", cmd_pki_init, "[--dir D] [--days N]", "make the fleet's authority" },
+	{ "pki", "issue", cmd_pki_issue, "NODE [--dir D] [--days N]", "a node's key, certificate" },
+	{ "pki", "show", cmd_pki_show, "[NODE] [--dir D]", "certificates, and when they end" },
 };
 
 static int usage(FILE *to, int code)

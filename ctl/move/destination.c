@@ -70,7 +70,7 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	fault_die(FAULT_DIE_DESTINATION, 0);
 	if (msg->dry_run)
 		return dry_run_judge(m, msg);
-	if (m->app || m->prepared)
+	if (m->app || m->prepared || msg->n_sockets != m->count)
 		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	m->epoch = msg->epoch;
 	if (images_unpack(m->images, msg, NULL, 0))
@@ -196,7 +196,7 @@ static int take_images(struct move *m, const Peer__Move *msg, const uint8_t *tra
 	struct repair_image *images;
 	int r = STAGE_DONE;
 
-	if (msg->n_sockets != m->count || msg->epoch != m->epoch ||
+	if (!trailer || msg->n_sockets != m->count || msg->epoch != m->epoch ||
 	    msg->state.len > FERRY_APP_STATE_MAX)
 		return move_refuse(m, "protocol", "PREPARE is not what PREFLIGHT announced");
 	images = calloc(m->count, sizeof(*images));

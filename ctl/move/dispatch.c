@@ -73,7 +73,8 @@ static void to_destination(struct agent *a, struct channel *c, uint32_t node, en
 	int r = STAGE_FAILED;
 
 	if (!m && type == MSG_PREFLIGHT && msg->n_sockets &&
-	    msg->n_sockets <= FERRY_UNIT_SOCKETS && supersede(a, node, msg))
+	    msg->n_sockets <= FERRY_UNIT_SOCKETS && !moves_crowded(a, node) &&
+	    supersede(a, node, msg))
 		m = move_new(a, false, msg->uuid.data, (unsigned int)msg->n_sockets);
 	if (!m) {
 		to_nobody(a, c, type, msg);

@@ -218,6 +218,21 @@ static int unpack(struct repair_image *image, const Peer__Socket *s)
 	return 0;
 }
 
+uint64_t images_trailer(const Peer__Move *m)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < m->n_sockets; i++) {
+		const Peer__Socket *s = m->sockets[i];
+
+		if (s->flow && s->flow->protocol == IPPROTO_TCP)
+			size += (uint64_t)s->inq + s->outq;
+		for (size_t k = 0; k < s->n_datagrams; k++)
+			size += s->datagrams[k]->size;
+	}
+	return size;
+}
+
 int images_unpack(struct repair_image *images, const Peer__Move *m, const uint8_t *trailer,
 		  uint32_t size)
 {

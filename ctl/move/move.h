@@ -131,6 +131,13 @@ void move_message(struct agent *a, struct channel *c, uint32_t node, enum messag
 void move_channel_closed(struct agent *a, struct channel *c);
 /* The application's connection has ended. */
 void move_app_gone(struct agent *a, struct app *app);
+/* limits.c. Whether the trailer of this message is kept: of a PREPARE that was asked for, by the
+ * READY of a move with that node, and as long as its sockets' queues. */
+bool move_admits(struct agent *a, uint32_t node, enum message type, const Peer__Move *msg,
+		 uint32_t size);
+/* That node has as many moves to this one going on as it may. */
+bool moves_crowded(const struct agent *a, uint32_t node);
+unsigned int moves_count(const struct agent *a);
 /* The agent is about to end: what can be ended is. */
 void moves_stop(struct agent *a);
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Framing, see channel.h. Reads into one growing buffer, writes from a list of whole frames. The
- * first frame each way is HELLO; anything before it, of another version or over a limit, closes.
+ * One connection: handshake, then frames both ways, see channel.h. Reads into the reader's buffer,
+ * writes from the outbox.
  */
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -11,42 +13,46 @@
 #include "base/util.h"
 #include "peer/channel.h"
 
-#define READS 4 /* in a row, of one peer */
+#define READS 16 /* in a row, of one peer; each at most a TLS record */
 #define ANSWERS_MAX (1U << 20)
-#define KEEP_ROOM (1U << 20)
-
-struct frame {
-	struct frame *next;
-	size_t size, done;
-	uint8_t data[];
-};
+#define PRIORITY_HANDSHAKE 10 /* after all that is let in already; sd-event: 0 is the usual */
 
 struct channel {
-	sd_event_source *source;
+	struct channels *all;
+	struct channel *next;
+	sd_event_source *source, *deadline;
+	struct tls *tls;
 	int fd;
-	const struct channel_ops *ops;
-	void *arg, *data;
-	bool greeted;   /* the peer's HELLO is in */
-	bool answering; /* it was in before ours: the requests are the peer's */
+	void *data;
+	bool dialed;
+	bool secured;   /* the TLS handshake is done */
+	bool answering; /* the peer's HELLO was in before ours: the requests are its */
+	bool open;      /* HELLO was taken */
 	bool freed;     /* inside a callback: free when it returns */
 	unsigned int busy;
-	uint8_t *in;
-	size_t in_size, in_room;
-	struct frame *out, **out_last;
-	size_t out_queued;
+	uint32_t read_wants, write_wants; /* beside EPOLLIN */
+	struct reader in;
+	struct outbox out;
+	uint32_t version;
+	uint64_t features;
+	enum peer_reason reason;
+	char detail[256];
 };
 
 static void release(struct channel *c)
 {
-	sd_event_source_disable_unref(c->source);
-	close_fd(&c->fd);
-	while (c->out) {
-		struct frame *f = c->out;
+	struct channel **at = &c->all->first;
 
-		c->out = f->next;
-		free(f);
-	}
-	free(c->in);
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	c->all->count--;
+	sd_event_source_disable_unref(c->source);
+	sd_event_source_disable_unref(c->deadline);
+	tls_free(c->tls);
+	close_fd(&c->fd);
+	outbox_clear(&c->out);
+	reader_clear(&c->in);
 	free(c);
 }
 
@@ -60,260 +66,280 @@ void channel_free(struct channel *c)
 		release(c);
 }
 
-static void closed(struct channel *c, int reason)
+static void note(struct channel *c, enum peer_reason reason, const char *detail)
+{
+	if (c->reason)
+		return; /* the first one is the cause */
+	c->reason = reason;
+	snprintf(c->detail, sizeof(c->detail), "%s", detail);
+}
+
+/* Why it ends, for the owner: whoever is not let in yet has not just gone away. */
+static int cause(struct channel *c, int error)
+{
+	const char *detail;
+	enum peer_reason reason = tls_reason(c->tls, &detail);
+
+	if (reason)
+		note(c, reason, detail);
+	else if (c->in.reason)
+		note(c, c->in.reason, "");
+	else if (error == -ECONNRESET && reader_partial(&c->in))
+		note(c, PEER_CUT, "in a frame");
+	else if (!c->in.greeted && (c->secured || !c->dialed))
+		note(c, PEER_CUT, "before its HELLO");
+	return c->reason ? -EPROTO : error;
+}
+
+/* As far as the socket takes it now; not into the middle of another frame. */
+static void say_bye(struct channel *c)
+{
+	struct frame_header h = { FRAME_MAGIC, FRAME_VERSION, MSG_BYE, 0, 0 };
+	uint8_t data[sizeof(h) + FRAME_HELLO_MAX];
+	Peer__Bye bye = PEER__BYE__INIT;
+
+	if (!c->secured || !outbox_between(&c->out) || c->reason == PEER_THERE)
+		return;
+	bye.reason = (char *)peer_reason_id(c->reason);
+	bye.detail = c->detail;
+	h.body = (uint32_t)peer__bye__get_packed_size(&bye); /* both are short */
+	memcpy(data, &h, sizeof(h));
+	peer__bye__pack(&bye, data + sizeof(h));
+	tls_write(c->tls, data, sizeof(h) + h.body);
+}
+
+static void closed(struct channel *c, int error)
 {
 	if (c->freed)
 		return;
+	error = cause(c, error);
+	if (error == -EPROTO)
+		say_bye(c);
 	c->busy++;
-	c->ops->closed(c, reason, c->arg);
+	c->all->ops->closed(c, error, c->all->arg);
 	c->busy--;
 	c->freed = true;
+}
+
+int channel_refuse(struct channel *c, enum peer_reason reason, const char *detail, ...)
+{
+	char text[sizeof(c->detail)];
+	va_list args;
+
+	va_start(args, detail);
+	vsnprintf(text, sizeof(text), detail, args);
+	va_end(args);
+	note(c, reason, text);
+	if (c->busy)
+		return -EPROTO;
+	closed(c, -EPROTO);
+	release(c);
+	return -EPROTO;
 }
 
 /* -EAGAIN: more is queued than the socket takes now. */
 static int flush(struct channel *c)
 {
-	while (c->out) {
-		struct frame *f = c->out;
-		ssize_t n = send(c->fd, f->data + f->done, f->size - f->done,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
+	int r = c->secured ? outbox_flush(&c->out, c->tls) : 0;
 
-		if (n < 0)
-			return errno == EAGAIN || errno == ENOTCONN ? -EAGAIN : -errno;
-		f->done += (size_t)n;
-		c->out_queued -= (size_t)n;
-		if (f->done < f->size)
-			continue;
-		c->out = f->next;
-		if (!c->out)
-			c->out_last = &c->out;
-		free(f);
-	}
-	return 0;
+	c->write_wants = r == -EAGAIN ? tls_wants(c->tls) : 0;
+	return r;
 }
 
 /* Who does not read our answers asks nothing more. The other way about there is no such rule, so
  * that two sides cannot wait for each other. */
 static bool deaf(const struct channel *c)
 {
-	return c->answering && c->out_queued > ANSWERS_MAX;
+	return c->answering && c->out.queued > ANSWERS_MAX;
 }
 
-static int want(struct channel *c, int flushed)
+static int want(struct channel *c)
 {
-	uint32_t events = (deaf(c) ? 0 : EPOLLIN) | (flushed == -EAGAIN ? EPOLLOUT : 0);
+	uint32_t events = !c->secured ? tls_wants(c->tls) :
+					(deaf(c) ? 0 : EPOLLIN | c->read_wants) | c->write_wants;
 
 	return sd_event_source_set_io_events(c->source, events);
 }
 
-/* A message of two octets a field grows fiftyfold when it is decoded: that is bounded, too. */
-static void *decode_alloc(void *left, size_t size)
-{
-	if (size > *(size_t *)left)
-		return NULL;
-	*(size_t *)left -= size;
-	return malloc(size);
-}
-
-static void decode_free(void *left, void *p)
-{
-	(void)left;
-	free(p);
-}
-
-static int deliver(struct channel *c, const struct frame_header *h, const uint8_t *body)
-{
-	size_t left = CHANNEL_DECODED_MAX;
-	ProtobufCAllocator a = { decode_alloc, decode_free, &left };
-
-	if (h->type == MSG_HELLO) {
-		Peer__Hello *hello = peer__hello__unpack(&a, h->body, body);
-		bool good = hello && !c->greeted && hello->boot.len == 16 &&
-			    hello->version == CHANNEL_VERSION;
-		int r;
-
-		c->greeted = true;
-		r = good ? c->ops->hello(c, hello, c->arg) : -EPROTO;
-		if (hello)
-			peer__hello__free_unpacked(hello, &a);
-		return r;
-	}
-	Peer__Move *m = c->greeted ? peer__move__unpack(&a, h->body, body) : NULL;
-	bool whole = m && m->uuid.len == 16 && m->move_id.len == 16;
-
-	if (whole)
-		c->ops->message(c, h->type, m, body + h->body, h->trailer, c->arg);
-	if (m)
-		peer__move__free_unpacked(m, &a);
-	return whole ? 0 : -EPROTO;
-}
-
-/* How many octets the frame at an offset of the buffer has; 0: its header is not whole. */
-static int frame_size(const struct channel *c, size_t at, struct frame_header *h, size_t *size)
-{
-	*size = 0;
-	if (c->in_size - at < sizeof(*h))
-		return 0;
-	memcpy(h, c->in + at, sizeof(*h));
-	if (h->magic != FRAME_MAGIC || h->version != CHANNEL_VERSION || !h->type ||
-	    h->type >= MSG_TYPES || h->body > CHANNEL_BODY_MAX || h->trailer > CHANNEL_TRAILER_MAX)
-		return -EPROTO;
-	*size = sizeof(*h) + h->body + h->trailer;
-	return 0;
-}
-
-static int drain_frames(struct channel *c)
-{
-	struct frame_header h;
-	size_t size, at = 0;
-	int r;
-
-	while (!(r = frame_size(c, at, &h, &size)) && size && c->in_size - at >= size) {
-		r = deliver(c, &h, c->in + at + sizeof(h));
-		if (r || c->freed)
-			return r;
-		at += size;
-	}
-	c->in_size -= at;
-	if (at)
-		memmove(c->in, c->in + at, c->in_size);
-	if (!r && !c->in_size && c->in_room > KEEP_ROOM) {
-		free(c->in); /* of a large frame, as there may be none again */
-		c->in = NULL;
-		c->in_room = 0;
-	}
-	return r;
-}
-
-static int make_room(struct channel *c)
-{
-	struct frame_header h;
-	size_t need;
-	int r = frame_size(c, 0, &h, &need);
-
-	if (r)
-		return r;
-	if (need < c->in_size + 65536)
-		need = c->in_size + 65536;
-	if (need > c->in_room) {
-		uint8_t *in = realloc(c->in, need);
-
-		if (!in)
-			return -ENOMEM;
-		c->in = in;
-		c->in_room = need;
-	}
-	return 0;
-}
-
 static int receive(struct channel *c)
 {
+	c->read_wants = 0;
 	for (unsigned int i = 0; i < READS && !deaf(c); i++) {
-		int r = make_room(c);
-		ssize_t n;
+		size_t room;
+		uint8_t *to = reader_room(&c->in, &room);
+		ssize_t n = to ? tls_read(c->tls, to, room) : -EPROTO;
+		int r;
 
-		if (r)
-			return r;
-		n = recv(c->fd, c->in + c->in_size, c->in_room - c->in_size, MSG_DONTWAIT);
-		if (n < 0)
-			return errno == EAGAIN ? 0 : -errno;
-		if (!n)
-			return -ECONNRESET;
-		c->in_size += (size_t)n;
-		r = drain_frames(c);
+		if (n == -EAGAIN) {
+			c->read_wants = tls_wants(c->tls);
+			return 0;
+		}
+		if (n <= 0)
+			return n ? (int)n : -ECONNRESET;
+		r = reader_take(&c->in, (size_t)n);
 		if (r || c->freed)
 			return r;
 	}
-	return 0; /* more is there: others first */
+	return 0; /* more is there: others first. OpenSSL keeps none of it: a record fits */
+}
+
+static int handshake(struct channel *c)
+{
+	int r = tls_handshake(c->tls);
+
+	if (!r) {
+		c->secured = true;
+		sd_event_source_set_priority(c->source, SD_EVENT_PRIORITY_NORMAL);
+	}
+	return r;
 }
 
 static int on_io(sd_event_source *s, int fd, uint32_t events, void *arg)
 {
 	struct channel *c = arg;
-	int r = 0, flushed;
+	int r;
 
 	(void)s, (void)fd;
 	c->busy++;
-	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+	r = c->secured ? 0 : handshake(c);
+	if (!r && events & (EPOLLIN | EPOLLHUP | EPOLLERR | c->read_wants))
 		r = receive(c);
-	flushed = r || c->freed ? r : flush(c);
-	if (flushed && flushed != -EAGAIN)
-		closed(c, flushed);
+	r = r || c->freed ? r : flush(c);
+	if (r && r != -EAGAIN)
+		closed(c, r);
 	else if (!c->freed)
-		want(c, flushed);
+		want(c);
 	c->busy--;
 	if (c->freed && !c->busy)
 		release(c);
 	return 0;
 }
 
-int channel_new(struct channel **ret, sd_event *event, int fd, const struct channel_ops *ops,
-		void *arg)
+static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
 {
-	struct channel *c = calloc(1, sizeof(*c));
+	struct channel *c = arg;
+	struct sockaddr_storage ss;
+	socklen_t size = sizeof(ss);
+
+	(void)s, (void)usec;
+	c->busy++;
+	if (!getpeername(c->fd, (struct sockaddr *)&ss, &size)) /* else nobody was there at all */
+		note(c, PEER_TIMEOUT,
+		     c->secured ? "no HELLO after the TLS handshake" : "no TLS handshake");
+	closed(c, -ETIMEDOUT);
+	c->busy--;
+	if (!c->busy)
+		release(c);
+	return 0;
+}
+
+static int on_hello(const Peer__Hello *hello, void *arg)
+{
+	struct channel *c = arg;
+	const Peer__Hello *ours = &c->all->hello;
+	uint32_t oldest = hello->oldest ? hello->oldest : hello->version;
 	int r;
 
-	if (!c)
-		return -ENOMEM;
-	c->fd = fd;
-	c->ops = ops;
-	c->arg = arg;
-	c->out_last = &c->out;
-	r = sd_event_add_io(event, &c->source, fd, EPOLLIN | EPOLLOUT, on_io, c);
-	if (r < 0) {
+	c->deadline = sd_event_source_disable_unref(c->deadline);
+	c->version = hello_version(ours, hello);
+	c->features = hello_features(ours, hello);
+	if (!c->version)
+		return channel_refuse(c, PEER_VERSION, "node %u speaks %u to %u, node %u %u to %u",
+				      hello->node, oldest, hello->version, ours->node,
+				      ours->oldest ? ours->oldest : ours->version, ours->version);
+	r = c->all->ops->hello(c, hello, c->all->arg);
+	c->open = !r;
+	return c->freed ? -ECANCELED : r;
+}
+
+static bool on_admit(enum message type, const Peer__Move *m, uint32_t size, void *arg)
+{
+	struct channel *c = arg;
+
+	return c->all->ops->admit(c, type, m, size, c->all->arg);
+}
+
+static int on_message(enum message type, const Peer__Move *m, const uint8_t *trailer, uint32_t size,
+		      void *arg)
+{
+	struct channel *c = arg;
+
+	c->all->ops->message(c, type, m, trailer, size, c->all->arg);
+	return c->freed ? -ECANCELED : 0;
+}
+
+static int on_bye(const Peer__Bye *bye, void *arg)
+{
+	struct channel *c = arg;
+	char text[sizeof(c->detail)];
+
+	snprintf(text, sizeof(text), "%.32s: %.160s", bye->reason, bye->detail);
+	for (char *p = text; *p; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?'; /* a peer's words go to the log */
+	return channel_refuse(c, PEER_THERE, "%s", text);
+}
+
+static const struct reader_ops reader_ops = { on_hello, on_admit, on_message, on_bye };
+
+static int queue(struct channel *c, uint16_t type, const ProtobufCMessage *body,
+		 const struct chunk *trailer, unsigned int chunks)
+{
+	int r = outbox_put(&c->out, type, body, trailer, chunks);
+
+	if (r)
+		return r;
+	flush(c); /* what is wrong, on_io will find and report */
+	return want(c);
+}
+
+static int add_sources(struct channel *c)
+{
+	struct channels *all = c->all;
+	uint64_t ms = all->deadline_ms ? all->deadline_ms : HANDSHAKE_MS;
+	int r = sd_event_add_io(all->event, &c->source, c->fd, EPOLLIN | EPOLLOUT, on_io, c);
+
+	r = r < 0 ? r : sd_event_source_set_priority(c->source, PRIORITY_HANDSHAKE);
+	r = r < 0 ? r :
+		    sd_event_add_time_relative(all->event, &c->deadline, CLOCK_MONOTONIC, ms * 1000,
+					       0, on_deadline, c);
+	return r < 0 ? r : 0;
+}
+
+int channel_new(struct channel **ret, struct channels *all, int fd, SSL_CTX *context, bool dialed,
+		const char *node, void *data)
+{
+	struct channel *c = calloc(1, sizeof(*c)), **last = &all->first;
+	int r = c ? tls_new(&c->tls, context, fd, dialed, node) : -ENOMEM;
+
+	if (r) {
 		free(c);
+		return r;
+	}
+	while (*last)
+		last = &(*last)->next;
+	*last = c;
+	all->count++;
+	c->all = all;
+	c->fd = fd;
+	c->dialed = dialed;
+	c->data = data;
+	c->in = (struct reader){ .ops = &reader_ops, .arg = c, .memory = &all->memory };
+	r = add_sources(c);
+	r = r || !dialed ? r : queue(c, MSG_HELLO, &all->hello.base, NULL, 0);
+	if (r < 0) {
+		c->fd = -1; /* the caller's still */
+		release(c);
 		return r;
 	}
 	*ret = c;
 	return 0;
 }
 
-static int queue(struct channel *c, uint16_t type, const ProtobufCMessage *body,
-		 const struct chunk *trailer, unsigned int chunks)
+int channel_send_hello(struct channel *c)
 {
-	struct frame_header h = { FRAME_MAGIC, CHANNEL_VERSION, type, 0, 0 };
-	size_t size = protobuf_c_message_get_packed_size(body), extra = 0;
-	struct frame *f;
-	uint8_t *p;
-	int r;
-
-	for (unsigned int i = 0; i < chunks; i++)
-		extra += trailer[i].size;
-	if (size > CHANNEL_BODY_MAX || extra > CHANNEL_TRAILER_MAX)
-		return -EMSGSIZE;
-	if (c->out_queued + size + extra > CHANNEL_QUEUE_MAX)
-		return -ENOBUFS;
-	f = malloc(sizeof(*f) + sizeof(h) + size + extra);
-	if (!f)
-		return -ENOMEM;
-	h.body = (uint32_t)size;
-	h.trailer = (uint32_t)extra;
-	f->next = NULL;
-	f->done = 0;
-	f->size = sizeof(h) + size + extra;
-	memcpy(f->data, &h, sizeof(h));
-	p = f->data + sizeof(h) + protobuf_c_message_pack(body, f->data + sizeof(h));
-	for (unsigned int i = 0; i < chunks; i++) {
-		memcpy(p, trailer[i].data, trailer[i].size);
-		p += trailer[i].size;
-	}
-	*c->out_last = f;
-	c->out_last = &f->next;
-	c->out_queued += f->size;
-	r = flush(c);
-	return r && r != -EAGAIN ? 0 /* on_io will find and report it */ : want(c, r);
-}
-
-int channel_send_hello(struct channel *c, uint32_t node, const uint8_t boot[16])
-{
-	Peer__Hello hello = PEER__HELLO__INIT;
-
-	hello.version = CHANNEL_VERSION;
-	hello.node = node;
-	hello.boot.data = (uint8_t *)boot;
-	hello.boot.len = 16;
-	c->answering = c->greeted;
-	return queue(c, MSG_HELLO, &hello.base, NULL, 0);
+	c->answering = c->in.greeted;
+	return queue(c, MSG_HELLO, &c->all->hello.base, NULL, 0);
 }
 
 int channel_send(struct channel *c, enum message type, const Peer__Move *m,
@@ -322,12 +348,47 @@ int channel_send(struct channel *c, enum message type, const Peer__Move *m,
 	return c->freed ? -ENOTCONN : queue(c, (uint16_t)type, &m->base, trailer, chunks);
 }
 
-void channel_set_data(struct channel *c, void *data)
+enum peer_reason channel_reason(const struct channel *c, const char **detail)
 {
-	c->data = data;
+	*detail = c->detail;
+	return c->reason;
+}
+
+bool channel_is_open(const struct channel *c)
+{
+	return c->open;
+}
+
+uint32_t channel_version(const struct channel *c)
+{
+	return c->version;
+}
+
+uint64_t channel_features(const struct channel *c)
+{
+	return c->features;
+}
+
+const char *channel_node(const struct channel *c)
+{
+	return tls_node(c->tls);
 }
 
 void *channel_data(const struct channel *c)
 {
 	return c->data;
+}
+
+unsigned int channels_accepted(const struct channels *all, const void *data, bool greeted,
+			       struct channel **oldest)
+{
+	unsigned int n = 0;
+
+	for (struct channel *c = all->first; c; c = c->next) {
+		if (c->dialed || c->in.greeted != greeted || (data && c->data != data))
+			continue;
+		if (!n++ && oldest)
+			*oldest = c;
+	}
+	return n;
 }

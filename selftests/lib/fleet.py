@@ -23,6 +23,7 @@ class Fleet(Net):
         self.packet = packet
         self.agents = {}
         self.config = os.path.join(self.dir, "ferry.conf")
+        self.pki = os.path.join(self.dir, "pki")
 
     def name(self, host):
         return f"{self.tag}{host}"
@@ -35,7 +36,8 @@ class Fleet(Net):
             v4, v6 = FABRIC[host]
             return f"{v4} {v6}" if self.underlay == 4 else f"{v6} {v4}"
 
-        lines = ["[fleet]", f"packet = {self.packet}", "tag = 0123456789abcdef"]
+        lines = ["[fleet]", f"packet = {self.packet}", "tag = 0123456789abcdef",
+                 f"pki = {self.pki}"]
         for host in ("a", "b", "i"):
             lines += [f"[node {self.name(host)}]", f"number = {NUMBER[host]}",
                       f"address = {addresses(host)}",
@@ -55,6 +57,13 @@ class Fleet(Net):
         """What starts that host's agent, and as whom."""
         return f"{self.bin}/ferryd", "--user", AGENT_USER
 
+    def make_pki(self):
+        """The fleet's authority, and a certificate for each node: all in one directory here."""
+        run(f"{BUILD}/ferry", "pki", "init", "--dir", self.pki)
+        for host in ("a", "b", "i"):
+            run(f"{BUILD}/ferry", "pki", "issue", self.name(host), "--dir", self.pki)
+            os.chown(f"{self.pki}/{self.name(host)}.key", int(AGENT_USER.split(":")[0]), -1)
+
     def start_agent(self, host):
         env = {"FERRY_FAULT": self.faults[host]} if host in self.faults else {}
         self.agents[host] = self.start(host, *self.agent_argv(host), "--node", self.name(host),
@@ -65,6 +74,7 @@ class Fleet(Net):
         bpffs()
         self.build()
         self.write_config()
+        self.make_pki()
         for host in ("a", "b", "i"):
             self.start_agent(host)
         for host in ("a", "b", "i"):

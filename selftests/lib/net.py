@@ -57,6 +57,7 @@ class Net:
         # in memory where that is to be had: a client that waits for a disk measures the disk
         memory = "/dev/shm" if os.path.ismount("/dev/shm") else None
         self.dir = tempfile.mkdtemp(prefix=f"ferry-{self.tag}-", dir=memory)
+        os.chmod(self.dir, 0o755)  # agents become users of their own
         self.processes = []
         self.spaces = []
         self.fabric_mtu = fabric_mtu

@@ -31,6 +31,18 @@ def refusals():
     return missing(names, read("docs/MOVE.md")), len(names)
 
 
+def peer_reasons():
+    names = re.findall(r'X\([A-Z_]+, "([a-z-]+)"', read("ctl/peer/reason.h"))
+    return missing(names, read("docs/WIRE.md")), len(names)
+
+
+def messages():
+    """Every message between agents stands in docs/WIRE.md."""
+    names = re.findall(r"^\tMSG_([A-Z]+)\b", read("ctl/peer/frame.h"), re.M)
+    names = [n for n in names if n not in ("TYPES", "OPTIONAL")]
+    return missing(names, read("docs/WIRE.md")), len(names)
+
+
 def fault_points():
     names = re.findall(r'X\([A-Z_]+, "([a-z-]+)"\)', read("ctl/base/fault.h"))
     return missing(names, read("docs/MOVE.md")), len(names)
@@ -73,7 +85,7 @@ def promises():
     text = read("docs/PROMISES.md")
     named = set(re.findall(r"(?:selftests|tests/\w+)/(\w+)", text))
     there = set(tests) | {f[:-2] for f in os.listdir(os.path.join(ROOT, "tests/fuzz"))}
-    there |= {"run", "frames", "test_faults", "test_docs", "lib", "kernel"}
+    there |= {"run", "frames", "test_faults", "test_docs", "lib", "kernel", "seeds"}
     return missing(tests, text) + sorted(named - there), len(tests)
 
 
@@ -108,8 +120,8 @@ def licences():
 
 def main():
     failed = 0
-    for check in (refusals, fault_points, configuration_keys, options, commands, calls, promises,
-                  kernel_rules, licences):
+    for check in (refusals, peer_reasons, messages, fault_points, configuration_keys, options,
+                  commands, calls, promises, kernel_rules, licences):
         wrong, count = check()
         bad = wrong or not count
         print(f"{'FAIL' if bad else 'ok  '} {check.__name__}: {count} looked for"

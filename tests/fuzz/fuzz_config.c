@@ -23,7 +23,7 @@ static void in_range(const struct config *c)
 	for (unsigned int i = 0; i < c->n_nodes; i++) {
 		const struct config_node *n = &c->nodes[i];
 
-		must(config_valid_name(n->name) && n->n_interfaces && n->port && n->addresses);
+		must(name_valid(n->name) && n->n_interfaces && n->port && n->addresses);
 		must(n->number && n->number < FERRY_NODES && n->addresses <= 2);
 		must(n->n_tunnel && n->n_tunnel <= CONFIG_INTERFACES && !(n->buckets4 & 1));
 		must(config_node_by_number(c, n->number) == n);

@@ -262,6 +262,8 @@ static const struct {
 	  "protocol is missing in [service web4]" },
 	{ "service without node", "node = b\n", "", 22, "node is missing in [service web4]" },
 	{ "service of no node", "node = b", "node = c", 22, "[service web4] is of node c" },
+	{ "the authority's name", "[node b]", "[node ca]", 18, "the authority's name" },
+	{ "pki that is no whole path", "packet = 1400", "pki = pki", 5, "pki: the whole path" },
 	{ "the same service twice", NULL,
 	  "[service web]\naddress = 203.0.113.10\nport = 443\nprotocol = tcp\nnode = a\n", 32,
 	  "[service web] and [service web4] have the same address" },

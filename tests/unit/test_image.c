@@ -155,6 +155,7 @@ static void there_and_back(void **state)
 	serialize(&w, images);
 	m = peer__move__unpack(NULL, w.body_size, w.body);
 	assert_non_null(m);
+	assert_int_equal(images_trailer(m), w.size);
 	assert_int_equal(images_unpack(back, m, w.trailer, w.size), 0);
 	for (int i = 0; i < COUNT; i++)
 		same(&images[i], &back[i]);
