@@ -206,7 +206,8 @@ def kernel_refuses(fleet, servers, clients, units):
 
 def rejoin(fleet, servers, host, before):
     fleet.start_agent(host)
-    wait_for("the agent to be up", lambda: fleet.ready(host), 15)
+    for h in ("a", "b"):
+        wait_for(f"agent {h} to be up", lambda h=h: fleet.ready(h), 15)
     wait_for("the application to be back",
              lambda: len(servers[host].events("registered")) > before)
     return True

@@ -22,7 +22,7 @@ import ssl
 
 import frames
 from attacker import Forge, Said, Server, Tls, context, dial, to_the_end
-from fleet import PORT, on_fleet
+from fleet import AGENT_USER, PORT, on_fleet
 from net import BUILD, NUMBER, VIP, Failure, run, wait_for
 from probe import Client, server
 from watch import Agent, Rows
@@ -235,7 +235,7 @@ def starts(rows):
     other = os.path.join(f.dir, "other.conf")
     with open(other, "w") as config:
         config.write(text.replace(f.pki, "/nonexistent"))
-    argv = (f"{BUILD}/ferryd", "--config", other, "--socket", f.socket("x"), "--node")
+    argv = (f"{BUILD}/ferryd", "--user", AGENT_USER, "--config", other, "--socket", f.socket("x"), "--node")
     p = f.at("b", *argv, f.name("b"), check=False)
     rows.check(f"no files: {p.stderr}", p.returncode == 1 and "/nonexistent/ca.crt" in p.stderr and
                f"ferry pki issue {f.name('b')}" in p.stderr)
