@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-What ferry reads it reads without the agent: each answer is the one that it gave before, and says so.
+What ferry reads it reads without the agent: each answer is the one from before, and says so.
 
 Steps:
  1. client, ingress, node A, node B; ferryd in the last three; a stream of either family, one of
@@ -10,8 +10,8 @@ Steps:
  3. the agents are ended; each command gives the same answer, but for what it says of the agent; the
     streams go on by what is pinned, and the counters are seen to count them; new agents
  4. the same with agents that are killed, and once more with agents that hang
- 5. no such node, no right to read, no bpf file system (in two ways): each command says what it lacks
-    and what to do, by exit code and id
+ 5. no such node, no right to read, no bpf file system (in two ways): each command says what it
+    lacks and what to do, by exit code and id
 """
 import json
 import os
