@@ -27,7 +27,7 @@ import time
 
 from fleet import on_fleet
 from net import BUILD, VIP, Failure, bpffs, run, wait_for
-from pins import Words, pin_xdp
+from pins import Words, ids, pin_xdp
 from probe import Client, server
 from wire import FLAGGED, Capture, closes
 
@@ -70,38 +70,31 @@ def differences(one, other):
     return sorted(f"{kind}: {line}" for kind in one for line in one[kind] ^ other[kind])
 
 
-def show(kind, *argv):
-    out = run("bpftool", "-j", kind, "show", *argv, check=False).stdout
-    try:
-        return json.loads(out)
-    except ValueError:
-        return []
+def show(kind):
+    return json.loads(run("bpftool", "-j", kind, "show").stdout or "[]")
 
 
 def objects(fleet):
     """The kernel's numbers of every program, map and link that hangs off this run's pins."""
-    ids = {kind: set() for kind in OBJECTS}
+    found = {kind: set() for kind in OBJECTS}
     for host in HOSTS:
         root = f"/sys/fs/bpf/ferry/{fleet.name(host)}"
         for name in os.listdir(root):
-            if name.startswith("link_"):
-                link = show("link", "pinned", f"{root}/{name}")
-                ids["link"].add(link["id"])
-                ids["prog"].add(link["prog_id"])
-            else:
-                ids["map"].add(show("map", "pinned", f"{root}/{name}")["id"])
+            for key, number in ids(f"{root}/{name}").items():
+                found[key[:-3]].add(number)
         for device in DEVICES[host]:
             out = fleet.at(host, "tc", "-j", "filter", "show", "dev", device, "egress").stdout
-            ids["prog"] |= {f["options"]["prog"]["id"] for f in json.loads(out or "[]")
-                            if "prog" in f.get("options", {})}
-    for prog in set(ids["prog"]):
-        ids["map"] |= set(show("prog", "id", str(prog)).get("map_ids", []))
-    return ids
+            found["prog"] |= {f["options"]["prog"]["id"] for f in json.loads(out or "[]")
+                              if "prog" in f.get("options", {})}
+    for p in show("prog"):
+        if p["id"] in found["prog"]:
+            found["map"] |= set(p.get("map_ids", []))
+    return found
 
 
-def left(ids):
+def left(found):
     """Those of them that are still there: the kernel frees some of them a little later."""
-    return {k: sorted(ids[k] & {o["id"] for o in show(k)}) for k in OBJECTS}
+    return {k: sorted(found[k] & {o["id"] for o in show(k)}) for k in OBJECTS}
 
 
 def start(fleet):
@@ -158,7 +151,7 @@ class Streams:
 
 
 def cycles(fleet):
-    ids = {kind: set() for kind in OBJECTS}
+    seen = {kind: set() for kind in OBJECTS}
     moves, streams_ok = 0, True
     for n in range(CYCLES):
         start(fleet)
@@ -167,10 +160,10 @@ def cycles(fleet):
             streams_ok &= streams.end()
             moves += 1
         for kind, found in objects(fleet).items():
-            ids[kind] |= found
+            seen[kind] |= found
         stop(fleet)
         detach_all(fleet)
-    return ids, moves, streams_ok
+    return seen, moves, streams_ok
 
 
 def clsact_of_both(fleet):
@@ -298,10 +291,10 @@ def test(fleet):
         open(os.path.join(fleet.dir, f"ferryd-{host}.log"), "w").close()
     began = time.monotonic()
     before = listing(fleet)
-    ids, moves, streams_ok = cycles(fleet)
+    seen, moves, streams_ok = cycles(fleet)
     seconds = round(time.monotonic() - began, 1)
     after = listing(fleet)
-    wait_for("the kernel to free all", lambda: not any(left(ids).values()), 10, 0.1)
+    wait_for("the kernel to free all", lambda: not any(left(seen).values()), 10, 0.1)
     found = differences(before, after)
     start(fleet)
     stop(fleet)
@@ -316,7 +309,7 @@ def test(fleet):
     mid = in_mid_move(fleet)
     result = {"cycles": CYCLES, "moves": moves, "cycles_s": seconds,
               "compared": {**{k: len(v) for k, v in before.items()},
-                           **{k: len(v) for k, v in ids.items()}},
+                           **{k: len(v) for k, v in seen.items()}},
               "differences": found[:20], "control_differences": len(control),
               "control_kinds": sorted({d.split(":")[0] for d in control}),
               "foreign_kept": both, "owned_device": other, "run_dir": runs, **load,

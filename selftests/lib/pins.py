@@ -16,6 +16,17 @@ def obj_get(path):
     return bpf(BPF_OBJ_GET, struct.pack("<QII", ctypes.addressof(name), 0, 0), 16)
 
 
+def ids(path):
+    """The kernel's numbers of what is pinned there: {"map_id": n}, or {"link_id": n, "prog_id": n}."""
+    fd = obj_get(path)
+    try:
+        with open(f"/proc/self/fdinfo/{fd}") as f:
+            rows = dict(line.split(":", 1) for line in f.read().splitlines() if ":" in line)
+    finally:
+        os.close(fd)
+    return {k: int(v) for k, v in rows.items() if k in ("map_id", "link_id", "prog_id")}
+
+
 def bpf(command, attr, size):
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.syscall(SYS_BPF, command, ctypes.create_string_buffer(attr, size), size)
