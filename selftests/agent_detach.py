@@ -215,6 +215,8 @@ def owned(fleet):
 
 def loaded(fleet):
     """Refusals while streams have moved, then --force on A."""
+    # before the streams: libpcap counts what comes before its filter is set as unread
+    wire = Capture(fleet, "c", "eth0", FLAGGED)
     streams = Streams(fleet, "loaded")
     running = detach(fleet, "a", "--force")
     stop(fleet)
@@ -228,7 +230,6 @@ def loaded(fleet):
                   for h, p in said.items())
     unchanged = not differences(pins, listing(fleet))
     streams.wait()
-    wire = Capture(fleet, "c", "eth0", FLAGGED)
     forced = [detach(fleet, "a", "--force").returncode, detach(fleet, "a").returncode]
     streams.clients[0].wait_for_more(FRESH)  # the one that lives on B
     fin, rst = closes(wire.stop())

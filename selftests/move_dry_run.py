@@ -7,7 +7,7 @@ Steps:
     and TCP + TCP + UDP of either family
  2. 50 dry runs while they stream: yes; words, epochs, flows, addresses, routes and the descriptors
     of agents and applications are as before, no packet was lost in a freeze, and a unit's word, seen
-    at without a pause, never was anything but LOCAL in its epoch
+    without a pause, never was anything but LOCAL in its epoch
  3. then each is really moved: the freeze stands beside the estimate, and the same looks see it
  4. an application of the test's own, on both nodes, with two connections of which one is half
     closed: the dry run names that one and no other; the application is asked for its sockets, or to
