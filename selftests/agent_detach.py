@@ -209,7 +209,7 @@ def owned(fleet):
         fleet.at("a", "ip", "link", "set", "dev", "eth0", "xdpdrv", "off")
     finally:
         os.unlink(pin)
-    return (p.returncode == 1 and "another XDP program" in p.stderr and not on_device and
+    return (p.returncode == 1 and "XDP program" in p.stderr and not on_device and
             not code and not rest) or [p.returncode, p.stderr[-300:], on_device, code, rest]
 
 
