@@ -10,22 +10,24 @@ Steps:
     which end before the agents do; then the same list once more, and the numbers of every program,
     map and link that there was: equal, and none is left
  3. negative control: a cycle without detach, and the list differs; then it is detached
- 4. a filter that somebody adds to a clsact of the agent's keeps it, and is there afterwards; once it
-    has been taken away, clsact too, nothing of either is left
+ 4. a filter that somebody adds to a clsact of the agent's keeps it, and is there afterwards
  5. the default socket: gone with the node, and /run/ferry too; one that was there before stays
- 6. streams that have moved, agents ended: each node refuses, saying what it carries; from another
-    node's namespace, too; with --force A goes, the streams go on, no RST is seen; once more: code 3
- 7. an agent killed in mid-move: refused on both sides
- 8. B's device is deleted: what is left of B is taken off all the same
+ 6. a device that another XDP program owns: the agent does not start, and leaves nothing on it
+ 7. streams that have moved: refused while an agent runs; agents ended: each node refuses, saying
+    what it carries; from another node's namespace, too; with --force A goes, the stream at B goes
+    on, no RST is seen; once more: code 3
+ 8. agents killed in mid-move: refused on both sides
+ 9. B's device is deleted: what is left of B is taken off all the same
 """
 import json
 import os
+import re
 import subprocess
 import time
 
 from fleet import AGENT_USER, on_fleet
 from net import BUILD, VIP, Failure, bpffs, run, wait_for
-from pins import Words
+from pins import Words, ids, pin_xdp
 from probe import Client, server
 from wire import FLAGGED, Capture, closes
 
@@ -68,38 +70,31 @@ def differences(one, other):
     return sorted(f"{kind}: {line}" for kind in one for line in one[kind] ^ other[kind])
 
 
-def show(kind, *argv):
-    out = run("bpftool", "-j", kind, "show", *argv, check=False).stdout
-    try:
-        return json.loads(out)
-    except ValueError:
-        return []
+def show(kind):
+    return json.loads(run("bpftool", "-j", kind, "show").stdout or "[]")
 
 
 def objects(fleet):
     """The kernel's numbers of every program, map and link that hangs off this run's pins."""
-    ids = {kind: set() for kind in OBJECTS}
+    found = {kind: set() for kind in OBJECTS}
     for host in HOSTS:
         root = f"/sys/fs/bpf/ferry/{fleet.name(host)}"
         for name in os.listdir(root):
-            if name.startswith("link_"):
-                link = show("link", "pinned", f"{root}/{name}")
-                ids["link"].add(link["id"])
-                ids["prog"].add(link["prog_id"])
-            else:
-                ids["map"].add(show("map", "pinned", f"{root}/{name}")["id"])
+            for key, number in ids(f"{root}/{name}").items():
+                found[key[:-3]].add(number)
         for device in DEVICES[host]:
             out = fleet.at(host, "tc", "-j", "filter", "show", "dev", device, "egress").stdout
-            ids["prog"] |= {f["options"]["prog"]["id"] for f in json.loads(out or "[]")
-                            if "prog" in f.get("options", {})}
-    for prog in set(ids["prog"]):
-        ids["map"] |= set(show("prog", "id", str(prog)).get("map_ids", []))
-    return ids
+            found["prog"] |= {f["options"]["prog"]["id"] for f in json.loads(out or "[]")
+                              if "prog" in f.get("options", {})}
+    for p in show("prog"):
+        if p["id"] in found["prog"]:
+            found["map"] |= set(p.get("map_ids", []))
+    return found
 
 
-def left(ids):
+def left(found):
     """Those of them that are still there: the kernel frees some of them a little later."""
-    return {k: sorted(ids[k] & {o["id"] for o in show(k)}) for k in OBJECTS}
+    return {k: sorted(found[k] & {o["id"] for o in show(k)}) for k in OBJECTS}
 
 
 def start(fleet):
@@ -156,7 +151,7 @@ class Streams:
 
 
 def cycles(fleet):
-    ids = {kind: set() for kind in OBJECTS}
+    seen = {kind: set() for kind in OBJECTS}
     moves, streams_ok = 0, True
     for n in range(CYCLES):
         start(fleet)
@@ -165,10 +160,10 @@ def cycles(fleet):
             streams_ok &= streams.end()
             moves += 1
         for kind, found in objects(fleet).items():
-            ids[kind] |= found
+            seen[kind] |= found
         stop(fleet)
         detach_all(fleet)
-    return ids, moves, streams_ok
+    return seen, moves, streams_ok
 
 
 def clsact_of_both(fleet):
@@ -177,8 +172,8 @@ def clsact_of_both(fleet):
     fleet.at("a", "tc", "filter", "add", "dev", "eth0", "ingress", "prio", "7", *BYTECODE)
     stop(fleet)
     detach_all(fleet)
-    kept = [fleet.at("a", "tc", *what, "show", "dev", "eth0", *side).stdout
-            for what, side in ((["qdisc"], []), (["filter"], ["ingress"]), (["filter"], ["egress"]))]
+    kept = [fleet.at("a", "tc", what, "show", "dev", "eth0", *side).stdout for what, *side in
+            (("qdisc",), ("filter", "ingress"), ("filter", "egress"))]
     fleet.at("a", "tc", "qdisc", "del", "dev", "eth0", "clsact")
     return "clsact" in kept[0] and "bytecode" in kept[1] and not kept[2]
 
@@ -198,21 +193,43 @@ def run_dir(fleet, prepare):
     return out.split()
 
 
+def owned(fleet):
+    """Another's XDP program is on A's device: what the agent then leaves there."""
+    pin = f"/sys/fs/bpf/{fleet.tag}-other"
+    pin_xdp(pin)
+    try:
+        fleet.at("a", "ip", "link", "set", "dev", "eth0", "xdpdrv", "pinned", pin)
+        before = listing(fleet)
+        p = fleet.at("a", *fleet.agent_argv("a"), "--node", fleet.name("a"), "--config", fleet.config,
+                     "--socket", fleet.socket("a"), check=False)
+        now = listing(fleet)
+        on_device = differences({k: before[k] for k in ("qdiscs", "filters", "links")}, now)
+        code = detach(fleet, "a").returncode
+        rest = differences(before, listing(fleet))
+        fleet.at("a", "ip", "link", "set", "dev", "eth0", "xdpdrv", "off")
+    finally:
+        os.unlink(pin)
+    return (p.returncode == 1 and "XDP program" in p.stderr and not on_device and
+            not code and not rest) or [p.returncode, p.stderr[-300:], on_device, code, rest]
+
+
 def loaded(fleet):
     """Refusals while streams have moved, then --force on A."""
+    # before the streams: libpcap counts what comes before its filter is set as unread
+    wire = Capture(fleet, "c", "eth0", FLAGGED)
     streams = Streams(fleet, "loaded")
+    running = detach(fleet, "a", "--force")
     stop(fleet)
     pins = listing(fleet)
     said = {h: detach(fleet, h) for h in HOSTS}
     elsewhere = detach(fleet, "b", "--force", at="a")
-    words = {"a": "served here: 1, moved away and reached through here: 1, sent on as an ingress: 0",
-             "b": "served here: 1, moved away and reached through here: 0, sent on as an ingress: 0",
-             "i": "served here: 0, moved away and reached through here: 0, sent on as an ingress: 1"}
-    refused = sum(p.returncode == 1 and words[h] in p.stderr and "--force" in p.stderr and
-                  (streams.units[0] in p.stderr) for h, p in said.items())
+    # served here, moved away, sent on
+    carried = {"a": [1, 1, 0], "b": [1, 0, 0], "i": [0, 0, 1]}
+    refused = sum(p.returncode == 1 and "--force" in p.stderr and streams.units[0] in p.stderr and
+                  [int(n) for n in re.findall(r": (\d+)[, ]", p.stderr)][-3:] == carried[h]
+                  for h, p in said.items())
     unchanged = not differences(pins, listing(fleet))
     streams.wait()
-    wire = Capture(fleet, "c", "eth0", FLAGGED)
     forced = [detach(fleet, "a", "--force").returncode, detach(fleet, "a").returncode]
     streams.clients[0].wait_for_more(FRESH)  # the one that lives on B
     fin, rst = closes(wire.stop())
@@ -223,7 +240,8 @@ def loaded(fleet):
     for host in ("b", "i"):
         detach(fleet, host, "--force")
     return {"refused": refused, "unchanged": unchanged, "forced": forced, "fin": fin, "rst": rst,
-            "elsewhere": elsewhere.returncode == 1 and "another one" in elsewhere.stderr}
+            "elsewhere": elsewhere.returncode == 1 and "another one" in elsewhere.stderr,
+            "running": running.returncode == 1 and "locked" in running.stderr}
 
 
 def in_mid_move(fleet):
@@ -274,10 +292,10 @@ def test(fleet):
         open(os.path.join(fleet.dir, f"ferryd-{host}.log"), "w").close()
     began = time.monotonic()
     before = listing(fleet)
-    ids, moves, streams_ok = cycles(fleet)
+    seen, moves, streams_ok = cycles(fleet)
     seconds = round(time.monotonic() - began, 1)
     after = listing(fleet)
-    wait_for("the kernel to free all", lambda: not any(left(ids).values()), 10, 0.1)
+    wait_for("the kernel to free all", lambda: not any(left(seen).values()), 10, 0.1)
     found = differences(before, after)
     start(fleet)
     stop(fleet)
@@ -285,23 +303,26 @@ def test(fleet):
     detach_all(fleet)
     both = clsact_of_both(fleet)
     runs = [run_dir(fleet, "true"), run_dir(fleet, "mkdir /run/ferry")]
+    other = owned(fleet)
     found += differences(before, listing(fleet))
     start(fleet)
     load = loaded(fleet)
     mid = in_mid_move(fleet)
     result = {"cycles": CYCLES, "moves": moves, "cycles_s": seconds,
               "compared": {**{k: len(v) for k, v in before.items()},
-                           **{k: len(v) for k, v in ids.items()}},
+                           **{k: len(v) for k, v in seen.items()}},
               "differences": found[:20], "control_differences": len(control),
               "control_kinds": sorted({d.split(":")[0] for d in control}),
-              "foreign_kept": both, "run_dir": runs, **load, "mid_move_refused": mid,
+              "foreign_kept": both, "owned_device": other, "run_dir": runs, **load,
+              "mid_move_refused": mid,
               "device_gone": device_gone(fleet)}
     compared = [n for k, n in result["compared"].items() if k not in ("pins",)]
     result["ok"] = (not found and moves == CYCLES // MOVE_EVERY and streams_ok and
                     all(compared) and len(result["control_kinds"]) >= 6 and both and
                     runs == [["served", "exit", "0"],
                              ["served", "exit", "0", "/run/ferry"]] and
-                    load["refused"] == 3 and load["unchanged"] and load["elsewhere"] and
+                    other is True and load["refused"] == 3 and load["unchanged"] and
+                    load["elsewhere"] and load["running"] and
                     load["forced"] == [0, 3] and not load["fin"] and not load["rst"] and
                     mid == 2 and result["device_gone"])
     return result

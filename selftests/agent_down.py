@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-What ferry reads it reads without the agent: each answer is the one that it gave before, and says so.
+What ferry reads it reads without the agent: each answer is the one from before, and says so.
 
 Steps:
  1. client, ingress, node A, node B; ferryd in the last three; a stream of either family, one of
@@ -10,20 +10,22 @@ Steps:
  3. the agents are ended; each command gives the same answer, but for what it says of the agent; the
     streams go on by what is pinned, and the counters are seen to count them; new agents
  4. the same with agents that are killed, and once more with agents that hang
- 5. no such node, no right to read, no bpf file system (in two ways): each command says what it lacks
-    and what to do, by exit code and id
+ 5. no such node, no right to read, no bpf file system (in two ways): each command says what it
+    lacks and what to do, by exit code and id
 """
 import json
 import os
 import re
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 from fleet import on_fleet
 from net import BUILD, wait_for
 from probe import Client, server
 
 STREAM = ("--rate", "200")
+PATIENT = ("--timeout", "90000")  # a client that is held still takes that for a silence
 FRESH = 40
 HOSTS = ("a", "b", "i")
 # of any packet on a device, not of flows: agents, too, talk through the devices
@@ -68,8 +70,11 @@ def read_text(answer):
 
 
 def answers(fleet):
-    return {(h, argv): (ferry(fleet, h, *argv), ferry(fleet, h, "-j", *argv))
-            for h in HOSTS for argv in commands(fleet, h)}
+    keys = [(h, argv) for h in HOSTS for argv in commands(fleet, h)]
+    with ThreadPoolExecutor(6) as pool:  # status waits a second for an agent that hangs
+        text = pool.map(lambda k: ferry(fleet, k[0], *k[1]), keys)
+        data = pool.map(lambda k: ferry(fleet, k[0], "-j", *k[1]), keys)
+        return dict(zip(keys, zip(text, data)))
 
 
 def judge(fleet, up, down, how):
@@ -175,7 +180,7 @@ def errors(fleet):
 def test(fleet):
     fleet.up()
     servers = {h: server(fleet, h, *STREAM) for h in ("a", "b")}
-    clients = [Client(fleet, family, *STREAM) for family in (4, 6)]
+    clients = [Client(fleet, family, *STREAM, *PATIENT) for family in (4, 6)]
     fleet.move(servers["a"].wait("offered", count=2)[0]["unit"], "a", "b")
     for c in clients:
         c.wait_for_more(FRESH)

@@ -3,18 +3,18 @@
 ferry move --dry-run says of each socket whether it would move, and changes nothing.
 
 Steps:
- 1. client, ingress, node A, node B; ferryd in the last three; streams: TCP over IPv4, over IPv6, and
-    TCP + TCP + UDP of either family
- 2. 50 dry runs while they stream: yes; words, epochs, flows, addresses, routes and the descriptors of
-    agents and applications are as before, no packet was lost in a freeze, and a unit's word, looked
-    at without a pause, never was anything but LOCAL in its epoch
+ 1. client, ingress, node A, node B; ferryd in the last three; streams: TCP over IPv4, over IPv6,
+    and TCP + TCP + UDP of either family
+ 2. 50 dry runs while they stream: yes; words, epochs, flows, addresses, routes and the descriptors
+    of agents and applications are as before, no packet was lost in a freeze, and a unit's word, seen
+    without a pause, never was anything but LOCAL in its epoch
  3. then each is really moved: the freeze stands beside the estimate, and the same looks see it
  4. an application of the test's own, on both nodes, with two connections of which one is half
     closed: the dry run names that one and no other; the application is asked for its sockets, or to
     lend some, and for nothing else
- 5. a busy tuple at B, a node's own address, no application at B, an MTU that is too small, B's agent
-    gone: each is named, of the socket or of the unit, by the side that finds it; so are 250 sockets
-    of one unit, all with a route back that is too narrow; exit codes
+ 5. a busy tuple at B, a node's own address, no application at B, an MTU that is too small, B's
+    agent gone: each is named, of the socket or of the unit, by the side that finds it; so are 250
+    sockets of one unit, all with a route back that is too narrow; exit codes
 """
 import os
 import signal
@@ -71,7 +71,7 @@ def state(fleet, processes):
 
 
 def settled(fleet, processes, want):
-    """Differences, once an application has closed what it had lent: it hears of it a little later."""
+    """Differences, once an application has closed what it had lent, which is a little later."""
     try:
         wait_for("it to be as it was", lambda: state(fleet, processes) == want, 3, 0.05)
         return []
@@ -306,7 +306,8 @@ def streams(fleet):
                         "changed": sum(now[k] != before[k] for k in before)},
             "freeze_us": {"expected": [round(last[u]["freeze_us"]) for u in units],
                           "measured": [round(m["freeze_us"]) for m in real]},
-            "gap_ms": percentiles([(to - since) / 1e6 for r in reports for _, since, to in r["gaps"]]),
+            "gap_ms": percentiles([(to - since) / 1e6 for r in reports
+                                   for _, since, to in r["gaps"]]),
             "streams_ok": (sizes == [1, 1, 3, 3] and all(r["tcp_ok"] and not r["reconnects"]
                                                         for r in reports))}
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * ferryd --detach: nothing of a node is left, and nothing of others is touched. Refused while
- * connections would break by it: those of units in mid-move, those that have moved (here, or away
- * through here), and those on an address that would go. What is attached to no device any more
- * serves nobody, and is no reason.
+ * connections would break by it: those of units in mid-move, those that live here, whose packets
+ * come in the tunnel or to an address that goes, those that have moved away and are reached through
+ * here. What is attached to no device any more serves nobody, and is no reason.
  */
 #include <errno.h>
 #include <signal.h>
@@ -24,8 +24,7 @@ enum { EXIT_NOTHING = 3 };
 
 struct load {
 	struct dataplane *dp;
-	struct rtnl *rtnl;
-	uint8_t *breaks; /* a unit that lives here: its connections would break */
+	uint8_t *alive; /* by unit */
 	unsigned int moving, here, away, entries;
 	char named[NAMED * UUID_TEXT + 1];
 };
@@ -35,8 +34,6 @@ int detach_filters(void *arg, uint32_t ifindex)
 	return rtnl_filters(arg, ifindex);
 }
 
-/* A unit that lives here and whose socket the kernel still has: has it moved, or does it lose its
- * address? What came from elsewhere has a role, or had one until an attempt to move it on. */
 /* A namespace that only its application could ask in: for as long as there is one. */
 static bool has_socket(const struct load *l, const struct ferry_flow *flow, uint32_t unit)
 {
@@ -44,19 +41,16 @@ static bool has_socket(const struct load *l, const struct ferry_flow *flow, uint
 
 	if (l->dp->control.netns && (uint32_t)r->netns != l->dp->control.netns)
 		return !kill((pid_t)r->app, 0) || errno != ESRCH;
-	return diag_has_socket(-1, flow);
+	return diag_has_socket(-1, flow) != 0;
 }
 
+/* A unit that lives here is in the way while the kernel has a socket of it. */
 static int look_at_flow(const struct ferry_flow *flow, uint32_t unit, void *arg)
 {
 	struct load *l = arg;
-	bool ours = unit_record(l->dp, unit)->role != FERRY_ROLE_NONE, others;
 
-	if (FERRY_WORD_STATE(unit_word(l->dp, unit)) != FERRY_LOCAL || l->breaks[unit] ||
-	    !has_socket(l, flow, unit))
-		return 0;
-	if (ours || rtnl_address(l->rtnl, flow->daddr, &ours, &others) || ours)
-		l->breaks[unit] = 1;
+	if (FERRY_WORD_STATE(unit_word(l->dp, unit)) == FERRY_LOCAL && !l->alive[unit])
+		l->alive[unit] = has_socket(l, flow, unit);
 	return 0;
 }
 
@@ -79,7 +73,7 @@ static void count(struct load *l)
 						  state == FERRY_OPENING ?
 					  &l->moving :
 				  state == FERRY_REMOTE ? ingress ? &l->entries : &l->away :
-				  l->breaks[i]          ? &l->here :
+				  l->alive[i]           ? &l->here :
 							  NULL;
 
 		if (!n)
@@ -90,14 +84,14 @@ static void count(struct load *l)
 }
 
 /* 0, or -EBUSY and said. */
-static int refuse_loaded(struct dataplane *d, struct rtnl *n, const char *node, bool force)
+static int refuse_loaded(struct dataplane *d, const char *node, bool force)
 {
-	_cleanup_free_ uint8_t *breaks = d->words ? calloc(d->control.units, 1) : NULL;
-	struct load l = { .dp = d, .rtnl = n, .breaks = breaks };
+	_cleanup_free_ uint8_t *alive = d->words ? calloc(d->control.units, 1) : NULL;
+	struct load l = { .dp = d, .alive = alive };
 
-	if (!breaks && force)
+	if (!alive && force)
 		return 0;
-	if (!breaks) {
+	if (!alive) {
 		log_error(
 			"cannot read the tables of node %s, so that what it carries is not known: "
 			"detach it with the build that made them, or with --force",
@@ -141,8 +135,8 @@ static int take_off(struct dataplane *d, struct rtnl *n, const char *node)
 		addresses = rtnl_sweep(n, NULL, NULL);
 	else
 		log_warning(
-			"no device of node %s is left, and this is not its network namespace: if "
-			"that is still there, its lo may have addresses of the node",
+			"no device of node %s is here: what addresses it may have on lo are only "
+			"taken off in its own network namespace",
 			node);
 	if (addresses < 0) {
 		log_error("cannot take the addresses of node %s off lo: %s; detach it again", node,
@@ -167,7 +161,7 @@ static int detach(struct dataplane *d, struct rtnl *n, const char *node, bool fo
 	}
 	d->filters = detach_filters;
 	d->filters_arg = n;
-	r = links ? refuse_loaded(d, n, node, force) : 0;
+	r = links ? refuse_loaded(d, node, force) : 0;
 	return r ? r : take_off(d, n, node);
 }
 

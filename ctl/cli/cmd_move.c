@@ -39,8 +39,9 @@ static json_t *line(json_t *o, const char *flow)
 static int print_dry_run(struct cli *c, json_t *answer)
 {
 	static const struct column columns[] = {
-		{ "flow", "FLOW" }, { "role", "ROLE" },	    { "move", "MOVE" },	  { "recv", "RECV" },
-		{ "sent", "SENT" }, { "unsent", "UNSENT" }, { "route", "ROUTE" }, { "why", "WHY" },
+		{ "flow", "FLOW" },   { "role", "ROLE" }, { "move", "MOVE" },
+		{ "recv", "RECV" },   { "sent", "SENT" }, { "unsent", "UNSENT" },
+		{ "route", "ROUTE" }, { "why", "WHY" },
 	};
 	int code = json_is_true(json_object_get(answer, "would_move")) ? EXIT_OK : EXIT_DEGRADED;
 	json_t *rows, *row;
@@ -108,9 +109,11 @@ int cmd_move(struct cli *c, int argc, char **argv)
 		return usage(c);
 	if (flow)
 		r = unit_of_flow(c, flow, uuid);
-	r = r ? r : cli_ask(c, json_pack("{s:s, s:s, s:s}", "command", dry ? "dry-run" : "move",
-					 "unit", flow ? uuid : unit, "to", to),
-			    TIMEOUT_MS, &answer);
+	r = r ? r :
+		cli_ask(c,
+			json_pack("{s:s, s:s, s:s}", "command", dry ? "dry-run" : "move", "unit",
+				  flow ? uuid : unit, "to", to),
+			TIMEOUT_MS, &answer);
 	if (r)
 		return r;
 	error = json_string_value(json_object_get(answer, "error"));

@@ -32,7 +32,7 @@ int admit_unit(struct move *m)
 		return move_refuse(m, "tuple-busy", "the unit is %s here",
 				   state_name(FERRY_WORD_STATE(word)));
 	return FERRY_NEWER(m->epoch + 1, FERRY_WORD_EPOCH(word)) ? STAGE_DONE :
-								    epoch_behind(m, word);
+								   epoch_behind(m, word);
 }
 
 /* A flow that has an entry here must be the unit's own tombstone, or an old one of nobody's. */
@@ -50,7 +50,7 @@ int admit_flow(struct move *m, unsigned int i)
 	    unit_by_index(a, held))
 		return move_refuse(m, "tuple-busy", "%s belongs to another unit here", flow);
 	return FERRY_NEWER(m->epoch + 1, FERRY_WORD_EPOCH(word)) ? STAGE_DONE :
-								    epoch_behind(m, word);
+								   epoch_behind(m, word);
 }
 
 /* Asked twice: what is held here may be dropped, or taken over, until the unit is PREPARED. */
