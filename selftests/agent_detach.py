@@ -283,6 +283,7 @@ def device_gone(fleet):
 def test(fleet):
     bpffs()
     fleet.build()
+    fleet.make_pki()
     fleet.write_config()
     fleet.at("b", "tc", "qdisc", "add", "dev", "eth0", "clsact")
     for side in ("ingress", "egress"):

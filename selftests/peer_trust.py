@@ -221,7 +221,7 @@ def rotated(rows, forge):
 
     first, pid = issued(), rows.agent.ping()["pid"]
     rows.check("the certificate is the issued one", shown() == first)
-    run(f"{BUILD}/ferry", "pki", "issue", rows.fleet.name("a"), "--dir", rows.fleet.pki)
+    rows.fleet.issue("a")
     rows.check("the new certificate is shown", shown() == issued() != first)
     rows.check("by the same process", rows.agent.ping()["pid"] == pid)
     rows.settle()

@@ -61,8 +61,12 @@ class Fleet(Net):
         """The fleet's authority, and a certificate for each node: all in one directory here."""
         run(f"{BUILD}/ferry", "pki", "init", "--dir", self.pki)
         for host in ("a", "b", "i"):
-            run(f"{BUILD}/ferry", "pki", "issue", self.name(host), "--dir", self.pki)
-            os.chown(f"{self.pki}/{self.name(host)}.key", int(AGENT_USER.split(":")[0]), -1)
+            self.issue(host)
+
+    def issue(self, host):
+        """A certificate for that node, whose key is the agent's user's."""
+        run(f"{BUILD}/ferry", "pki", "issue", self.name(host), "--dir", self.pki)
+        os.chown(f"{self.pki}/{self.name(host)}.key", int(AGENT_USER.split(":")[0]), -1)
 
     def start_agent(self, host):
         env = {"FERRY_FAULT": self.faults[host]} if host in self.faults else {}
