@@ -11,7 +11,10 @@
  *                                 there; default: all of them), role (ingress: it learns where
  *                                 every moved unit lives; backend), buckets4, buckets6, stash,
  *                                 units
- *   [service NAME]                address, port, protocol (tcp, udp), node
+ *   [service NAME]                address, port, protocol (tcp, udp), node, deliver (lo: the agent
+ *                                 adds the address there; route: the host has routed it to a
+ *                                 network namespace of the application's own)
+ *   [application KIND]            user (who alone may register it)
  *   [application KIND]            user (who alone may register that kind)
  */
 #ifndef CONFIG_H
@@ -63,6 +66,7 @@ struct config_service {
 	struct ferry_service_key key;
 	char node[CONFIG_NAME];
 	uint32_t hop;
+	bool route; /* to a network namespace of its application's, by the host's doing */
 };
 
 #define CONFIG_NOBODY UINT32_MAX /* the uid of a user that this machine does not know */

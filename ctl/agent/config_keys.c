@@ -188,6 +188,16 @@ static int set_protocol(struct reader *r, const struct key *k, const char *value
 	return 0;
 }
 
+static int set_deliver(struct reader *r, const struct key *k, const char *value, void *section)
+{
+	bool route = !strcmp(value, "route");
+
+	if (!route && strcmp(value, "lo"))
+		return config_wrong(r, r->at, "lo or route is wanted, not '%s'", value);
+	memcpy((char *)section + k->offset, &route, sizeof(route));
+	return 0;
+}
+
 static int set_name(struct reader *r, const struct key *k, const char *value, void *section)
 {
 	if (!name_valid(value))
@@ -239,6 +249,7 @@ static const struct key service_keys[] = {
 	{ "port", set_net_port, 1, 65535, AT(config_service, key.port), true },
 	{ "protocol", set_protocol, 0, 0, AT(config_service, key.proto), true },
 	{ "node", set_name, 0, 0, AT(config_service, node), true },
+	{ "deliver", set_deliver, 0, 0, AT(config_service, route), false },
 	{}
 };
 static const struct key application_keys[] = {

@@ -114,6 +114,8 @@ static void settings(const struct config *c, struct dataplane_settings *s)
 		.no_fence_out = fault(FAULT_NO_EGRESS_FENCE),
 	};
 	memcpy(s->tag, c->tag, sizeof(s->tag));
+	for (unsigned int i = 0; i < c->n_services; i++)
+		s->spaces |= c->services[i].route;
 	for (unsigned int i = 0; i < self->addresses; i++) {
 		if (addr_is_v4(self->address[i]))
 			memcpy(s->self4, self->address[i] + 12, 4);
@@ -184,7 +186,7 @@ static int write_services(struct agent *a)
 		const struct config_service *s = &a->config.services[i];
 
 		r = dataplane_service(&a->dp, &s->key, s->hop);
-		if (!r && s->hop == a->config.self->number)
+		if (!r && !s->route && s->hop == a->config.self->number)
 			r = vip_acquire(a, s->key.addr);
 	}
 	return r ? r : dataplane_prune_services(&a->dp, service_configured, a);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <string.h>
 #include "agent/space.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -69,17 +70,55 @@ static bool is_ours(const struct config_node *self, uint32_t ifindex)
 	return false;
 }
 
-int space_deliver(struct agent *a, const struct space *s, const uint8_t addr[16])
+static bool is_routed(const struct agent *a, const uint8_t addr[16])
+{
+	for (unsigned int i = 0; i < a->config.n_services; i++)
+		if (a->config.services[i].route && !memcmp(a->config.services[i].key.addr, addr, 16))
+			return true;
+	return false;
+}
+
+/* Whether the host's route to the address leads to a namespace: not here, and by no device that
+ * other nodes or clients are behind. */
+static int look_at_route(struct agent *a, const uint8_t addr[16], uint32_t *device)
 {
 	struct rtnl_route route;
 	int r;
 
-	if (s->own)
-		return vip_allowed(a, addr) ? vip_acquire(a, addr) : -EACCES;
+	if (!is_routed(a, addr))
+		return -EACCES;
 	r = rtnl_route(&a->rtnl, addr, &route);
 	if (r)
 		return r;
+	*device = route.ifindex;
 	return route.local || is_ours(a->config.self, route.ifindex) ? -EADDRNOTAVAIL : 0;
+}
+
+int space_deliver(struct agent *a, const struct space *s, const uint8_t addr[16])
+{
+	char text[ADDR_TEXT];
+	uint32_t device;
+	int r;
+
+	if (s->own)
+		return vip_allowed(a, addr) ? vip_acquire(a, addr) : -EACCES;
+	r = look_at_route(a, addr, &device);
+	if (r == -EACCES)
+		log_warning("%s is no address of a service with 'deliver = route', and its socket "
+			    "is in a network namespace of its own",
+			    addr_text(addr, text));
+	else if (r)
+		log_warning("%s does not lead to a network namespace of this host (ip route get): "
+			    "%s",
+			    addr_text(addr, text), strerror(-r));
+	return r;
+}
+
+uint32_t space_device(struct agent *a, const struct space *s, const uint8_t addr[16])
+{
+	uint32_t device = 0;
+
+	return s->own || look_at_route(a, addr, &device) ? 0 : device;
 }
 
 void space_undeliver(struct agent *a, const struct space *s, const uint8_t addr[16])

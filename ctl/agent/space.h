@@ -25,8 +25,10 @@ void space_lend_diag(struct space *s, int diag);
 /* 1, 0, or -errno: -ENOTCONN where nobody can be asked. */
 int space_has_socket(const struct space *s, const struct ferry_flow *flow);
 /* Packets for this address that reach the node get there: on lo, where it is the agent's own; else
- * the host has routed it by a device that is none of ferry's, which is asked only. 0 or -errno. */
+ * the host has to have routed it, which is only looked at. 0 or -errno. */
 int space_deliver(struct agent *a, const struct space *s, const uint8_t addr[16]);
 void space_undeliver(struct agent *a, const struct space *s, const uint8_t addr[16]);
+/* The device that leads there, for the record; 0 in the agent's own, or where none does. */
+uint32_t space_device(struct agent *a, const struct space *s, const uint8_t addr[16]);
 
 #endif

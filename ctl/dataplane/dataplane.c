@@ -135,6 +135,7 @@ static int load(struct dataplane *d, const struct dataplane_settings *s)
 		return dataplane_fail(-errno, "cannot open the programs: %s", strerror(errno));
 	apply_steer(d->steer, d, s);
 	APPLY(d->egress->rodata, d, s);
+	d->egress->rodata->cfg_spaces = s->spaces;
 	r = size_maps(d, d->steer->obj, s->stash);
 	r = r ? r : size_maps(d, d->egress->obj, s->stash);
 	r = r ? r : set_pins(d, d->steer->obj);

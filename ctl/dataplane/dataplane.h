@@ -32,6 +32,7 @@ struct dataplane_settings {
 	uint8_t self4[4], self6[16]; /* tunnel addresses, zero: none */
 	uint32_t buckets4, buckets6, stash, units;
 	bool no_fence_in, no_fence_out; /* negative controls */
+	bool spaces; /* units may have their sockets in other network namespaces */
 	uint64_t netns; /* cookie of the network namespace it works in */
 	int pins; /* the pin directory, open and locked already; 0: is opened and locked */
 };

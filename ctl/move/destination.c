@@ -90,6 +90,7 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 					   "made deliverable%s",
 					   m->vips,
 					   m->space->own ? "" : " to the application's namespace");
+	m->device = space_device(m->agent, m->space, m->images[0].flow.daddr);
 	return r ? r : destination_lend(m);
 }
 
@@ -171,6 +172,7 @@ static int enter(struct move *m)
 	r->app = (uint64_t)app_pid(m->app);
 	r->netns = m->space->cookie;
 	r->held = m->tombstone;
+	r->device = m->device;
 	r->deadline = boottime_ns() + PARK_MAX_NS;
 	r->newer = 0;
 	m->lost_before = r->lost;

@@ -78,6 +78,7 @@ struct move {
 	uint32_t request, handle;
 	int bundle;
 	struct space *space; /* of its sockets */
+	uint32_t device;     /* that leads there */
 	bool prepared, tombstone;
 	bool told_flip;      /* while its application was not back */
 	unsigned int vips;   /* addresses held */

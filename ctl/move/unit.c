@@ -289,6 +289,7 @@ static int enter(struct agent *a, struct unit *u, uint32_t epoch, const char **r
 	r->flows = u->count;
 	r->app = (uint64_t)app_pid(u->app);
 	r->netns = u->space->cookie;
+	r->device = space_device(a, u->space, u->flows[0].daddr);
 	unit_swap(&a->dp, u->index, 0, FERRY_WORD(epoch, FERRY_LOCAL, 0));
 	for (; done < u->count; done++) {
 		e = table_insert(&a->dp.flows, &u->flows[done], u->index);

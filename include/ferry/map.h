@@ -64,7 +64,8 @@ struct ferry_record {
 	__u16 peer;       /* node number */
 	__u8 role;
 	__u8 held; /* destination: a tombstone of the unit was here, and is again where it is discarded */
-	__u8 pad[20];
+	__u32 device; /* ifindex that leads to its sockets in another namespace, 0: they are in the node's */
+	__u8 pad[16];
 };
 _Static_assert(sizeof(struct ferry_record) == 128, "record is 128 bytes");
 _Static_assert(__builtin_offsetof(struct ferry_record, newer) == 88, "no padding before newer");

@@ -40,11 +40,11 @@ class Lines:
         return wait_for(f"'{kind}' of {self.path}", there, seconds)
 
 
-def server(fleet, host, *argv, kind="probe", port=PORT, name=None, before=()):
-    """probe-server on a node, registered with its agent; before: words in front of it."""
+def server(fleet, host, *argv, kind="probe", port=PORT, name=None, before=(), agent=None):
+    """probe-server on a node, registered with its agent (or agent's); before: words in front."""
     s = Lines(fleet, host, name or f"server-{host}-{kind}", *before, f"{fleet.bin}/probe-server",
               "--listen", "0.0.0.0", "--listen", "::", "--port", str(port), "--udp-port", str(UDP_PORT),
-              "--agent", fleet.socket(host), "--kind", kind, *argv)
+              "--agent", fleet.socket(agent or host), "--kind", kind, *argv)
     s.wait("registered")
     return s
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What this node itself sends for a unit: stopped in FENCED, PREPARED, REMOTE and GONE, and in no
- * other state; what it only forwards (it came in by a device) is never stopped, nor anything that
- * is no unit's. A packet that is let through goes on bit for bit, for other programs to see
+ * other state; what it only forwards (it came in by a device) is never stopped, but for what comes
+ * from the namespace of the unit's own sockets, nor anything that is no unit's. A packet that is let through goes on bit for bit, for other programs to see
  * (TC_ACT_UNSPEC), and counts nothing.
  */
 #include <setjmp.h>
@@ -18,7 +18,7 @@ struct egress_row {
 	const char *name;
 	unsigned int kinds;
 	int state; /* -1: no entry */
-	uint32_t ifindex;
+	uint32_t ifindex, device; /* that it came in by; that leads to the unit's namespace */
 	size_t length;
 	struct patch patch[2]; /* AT_INNER only */
 	bool stopped;
@@ -45,6 +45,15 @@ static const struct egress_row egress_rows[] = {
 	{ "forwarded, OPENING", HELD(OPENING), .ifindex = IFINDEX_LO },
 	{ "forwarded, REMOTE", HELD(REMOTE), .ifindex = IFINDEX_LO },
 	{ "forwarded, GONE", HELD(GONE), .ifindex = IFINDEX_LO },
+	{ "from its namespace, LOCAL", HELD(LOCAL), .ifindex = IFINDEX_LO, .device = IFINDEX_LO },
+	{ "from its namespace, FENCED", HELD(FENCED), .ifindex = IFINDEX_LO,
+	  .device = IFINDEX_LO, .stopped = true },
+	{ "from its namespace, REMOTE", HELD(REMOTE), .ifindex = IFINDEX_LO,
+	  .device = IFINDEX_LO, .stopped = true },
+	{ "from another device than its namespace's, FENCED", HELD(FENCED), .ifindex = IFINDEX_LO,
+	  .device = IFINDEX_LO + 1 },
+	{ "from its namespace, no entry", .kinds = FLOWS, .state = -1, .ifindex = IFINDEX_LO,
+	  .device = IFINDEX_LO },
 	{ "own, FENCED, full size", HELD(FENCED), .length = 1500, .stopped = true },
 	{ "own, FENCED, jumbo", HELD(FENCED), .length = 3000, .stopped = true },
 	{ "own, FENCED, GSO: length field larger than the frame", HELD(FENCED),
@@ -93,6 +102,7 @@ static void egress_variant(const struct egress_row *row, enum kind kind, bool v6
 	flow_key(&flow, v6, kind & (K_UDP | K_BOUND | K_ICMP_UDP) ? 17 : 6, kind == K_BOUND);
 	if (row->state >= 0) {
 		env.words[UNIT] = FERRY_WORD(9, row->state, HOP_SAME);
+		env.records[UNIT].device = row->device;
 		assert_int_equal(kind == K_STASH ? env_flow_stash(&env, &flow, UNIT) :
 						   env_flow(&env, &flow, UNIT), 0);
 	}

@@ -141,6 +141,7 @@ static int load(struct env *e)
 	}
 	s->rodata->cfg_node = e->world.self;
 	s->rodata->cfg_vni = htonl(e->world.vni << 8);
+	g->rodata->cfg_spaces = 1;
 	s->rodata->cfg_fence_in = g->rodata->cfg_fence_out = !e->world.no_fence;
 	s->rodata->cfg_seed = g->rodata->cfg_seed = SEED;
 	s->rodata->cfg_mask4 = s->rodata->cfg_mask6 = e->world.buckets - 1;
