@@ -55,9 +55,9 @@ struct ferry_ops {
 	 * and with the roles of the offer. The unit counts as offered here. */
 	void (*arrived)(struct ferry_unit *u, void *arg);
 	/* The connection to the agent was lost (-errno), or stands again (0). Without it the
-	 * sockets go on, and nothing moves; a unit that was asked to rest rests until the next agent
-	 * says how its move ended. The library connects by itself, and offers again what is held:
-	 * each unit's offered(), aborted(), committed() or arrived() follows. */
+	 * sockets go on, and nothing moves; a unit that was asked to rest rests until the next
+	 * agent says how its move ended. The library connects by itself, and offers again what is
+	 * held: each unit's offered(), aborted(), committed() or arrived() follows. */
 	void (*connected)(int error, void *arg);
 };
 

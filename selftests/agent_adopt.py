@@ -9,8 +9,8 @@ Steps:
  2. a second agent of node A is refused: the first one holds the lock
  3. the agents of A, B and the ingress are killed; the streams go on by the pinned programs, and the
     commands that only read still work
- 4. new agents adopt the pins (same maps, same seed); the applications offer their units again;
-    each unit moves A to B
+ 4. new agents adopt the pins (same maps, same seed); the applications' library connects to them
+    and brings its units back; each unit moves A to B
  5. the ingress's agent is killed once more, the clients end; the ingress has missed that and holds
     its entries, until its next agent hears from the nodes what they know; then no node holds a
     unit or a flow any more

@@ -14,7 +14,8 @@ Steps:
  4. users: another user's move, a kind of another's, a user outside the group, one that opens too
     many connections or offers too much, or an address that is not this node's
  5. controls: an agent without one of the capabilities says which; made to start without it, it is
-    the kernel that refuses; one that keeps its rights, or meets a foreign XDP program, does not serve
+    the kernel that refuses; one that keeps its rights, or meets a foreign XDP program, does not
+    serve
 """
 import os
 import resource

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-An agent is replaced by the program that is installed now, in the same process, and nobody is refused
-meanwhile: neither an application nor another node; and no other agent of the node can come between.
+An agent is replaced by the program that is installed now, in the same process, and nobody is
+refused meanwhile: neither an application nor another node; and no other agent of the node can come
+between.
 
 Steps:
  1. client, ingress, node A, node B; their agents run from a copy of the program; streams both ways

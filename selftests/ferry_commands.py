@@ -90,7 +90,7 @@ def pki(cases, fleet):
     rows = answer["certificates"]
     cases.check("pki show: keys", all(set(keys) <= set(r) for r in rows) and
                 [r["node"] for r in rows] == ["", "n1"] and
-                all(r["days_left"] == 30 for r in rows), p)
+                all(r["days_left"] in (29, 30) for r in rows), p)
     p = cases.ferry("c", "pki", "issue", "n2", *where, "--days", "6")
     cases.check("pki issue --days", p.returncode == 0, p)
     for argv, code in ((("show",), 4), (("show", "n2"), 4), (("show", "n1"), 0),

@@ -18,8 +18,10 @@ NO_RIGHTS = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 
 def example(path, begins, ends):
+    """As it is read: of a man page without its escapes."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
-        return re.search(f"{re.escape(begins)}\n(.*?){re.escape(ends)}", f.read(), re.S).group(1)
+        text = f.read().replace("\\-", "-") if path.startswith("docs/man/") else f.read()
+    return re.search(f"{re.escape(begins)}\n(.*?){re.escape(ends)}", text, re.S).group(1)
 
 
 class Cases:

@@ -5,9 +5,9 @@ Whoever is not a node's agent is not taken for it, for the right reason, and lea
 Steps:
  1. client, ingress, node A, node B; ferryd in the last three; a stream over IPv4 on A
  2. B's agent is stopped; an attacker at B's address dials A's agent: each kind of wrong
-    certificate, TLS 1.2, no certificate, plain text; with B's own certificate: lies in HELLO, frames
-    that break a rule, a PREFLIGHT cut after k octets, one flipped bit in the TLS stream at many
-    places
+    certificate, TLS 1.2, no certificate, plain text; with B's own certificate: lies in HELLO,
+    frames that break a rule, a PREFLIGHT cut after k octets, one flipped bit in the TLS stream at
+    many places
  3. A's agent dials the attacker: the same certificates and lies; A's log names the true cause
  4. the controls: the right certificate with a right HELLO is let in, both ways, and a PREPARE whose
     trailer is what its sockets say is held; with another trailer it is refused

@@ -32,7 +32,7 @@ struct received {
 
 /* app.c: acts on one message; what it takes of fds is -1 afterwards. Non-zero ends app. */
 int app_message(struct app *app, struct received *in);
-/* app.c: its units are withdrawn, its moves fail. */
+/* app.c: its units are given up, its moves fail. */
 void app_gone(struct app *app);
 
 #endif

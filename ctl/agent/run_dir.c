@@ -19,7 +19,7 @@
 
 static void take(const struct rights_user *user)
 {
-	/* the mark takes CAP_SYS_ADMIN: who is not root leaves the directory to who made way for it */
+	/* the mark takes CAP_SYS_ADMIN: who is not root leaves the directory to who made way */
 	if (geteuid())
 		return;
 	if (setxattr(RUN_DIR, MADE, "1", 1, 0))

@@ -34,9 +34,9 @@ int cli_view(struct cli *c);
 int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer);
 int cli_error(struct cli *c, int code, const char *id, const char *format, ...) _printf_(4, 5);
 
-/* Prints the object and drops it; what is read from the pins says whether there is an agent: -j by the
- * key agent, text on stderr where there is none. Text: rows of the array `key` under these columns, then the
- * object's other plain members as "name: value". */
+/* Prints the object and drops it; what is read from the pins says whether there is an agent: -j by
+ * the key agent, text on stderr where there is none. Text: rows of the array `key` under these
+ * columns, then the object's other plain members as "name: value". */
 struct column {
 	const char *key, *title;
 };

@@ -63,7 +63,7 @@ static int print_dry_run(struct cli *c, json_t *answer)
 	return code;
 }
 
-/* By whom: what is not there, or a request that makes no sense, is not a unit that does not move. */
+/* What is not there, or a request that makes no sense, is not a unit that does not move. */
 static int error_code(const char *error, bool dry)
 {
 	if (!strncmp(error, "no-such-", 8))

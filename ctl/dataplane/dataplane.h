@@ -54,7 +54,8 @@ struct dataplane {
 	struct steer_bpf *steer;
 	struct egress_bpf *egress;
 	bool home; /* this is the node's network namespace: its devices go by their names here */
-	/* How many TC filters a device has, or -errno. Set before anything is attached or detached. */
+	/* How many TC filters a device has, or -errno. Set before anything is attached or taken
+	 * off. */
 	int (*filters)(void *arg, uint32_t ifindex);
 	void *filters_arg;
 };

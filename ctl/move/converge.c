@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Telling every node where a unit lives, and hearing it. The origin tells from the flip on, the
- * owner from its LOCAL on and again to each node that connects later, with the list of all that its
- * tables know, so that who was not there hears of ends, too. An ingress makes entries; any other node
- * that holds nothing of the unit has nothing to learn.
+ * Telling every node where a unit lives, and hearing it. The origin tells at the flip, the owner at
+ * its LOCAL and again to each node that connects later, with the list of all that its tables know,
+ * so that who was not there hears of ends, too. An ingress makes entries; any other node that holds
+ * nothing of the unit has nothing to learn.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The destination's stages. Until PREPARED is said, all of it is undone by destination_discard();
- * after that only the origin's word (FLIPPED, ABORT) ends it.
+ * after that only the origin's word (FLIPPED, ABORT) ends it, a packet that proves the flip
+ * (move_in_doubt()), or the end of its application, with which the sockets are gone.
  */
 #include <arpa/inet.h>
 #include <errno.h>

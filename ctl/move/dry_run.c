@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The origin's part of a dry run, and its notes; see dry_run.h. The queues are measured as the kernel
- * counts them while the application goes on: they are those of one moment. */
+/*
+ * The origin's part of a dry run, and its notes; see dry_run.h. The queues are measured as the
+ * kernel counts them while the application goes on: they are those of one moment.
+ */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>

@@ -63,8 +63,8 @@ static void go_nowhere(struct agent *a, struct unit *u)
 	unit_forget(a, u);
 }
 
-/* Its application ended while no agent was there; what the kernel still has of its sockets was never
- * frozen, else it were gone, too. Their FINs have to get out. */
+/* Its application ended while no agent was there; what the kernel still has of its sockets was
+ * never frozen, else it were gone, too. Their FINs have to get out. */
 static void let_go(struct agent *a, struct unit *u)
 {
 	uint64_t word = unit_word(&a->dp, u->index);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See estimate.h. The median, so that one move that met a busy machine does not spoil the next ones. */
+/* See estimate.h. The median, so that one move that met a busy machine does not spoil the next. */
 #include <stdlib.h>
 #include <string.h>
 #include "move/estimate.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How long a freeze is expected to last: so much a move, a socket and an octet that is carried,
- * times what this agent's own last moves took by that measure. Values only. It is an estimate: load,
- * the way between the nodes and queues that grow until the fence are not in it.
+ * times what this agent's own last moves took by that measure. Values only. It is an estimate:
+ * load, the way between the nodes and queues that grow until the fence are not in it.
  */
 #ifndef MOVE_ESTIMATE_H
 #define MOVE_ESTIMATE_H

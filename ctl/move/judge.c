@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The destination's part of a dry run: what destination_preflight() and destination_lent() ask, of
- * every socket, whatever the others' answers are. The application lends empty sockets as for a move,
- * so that the kernel can say whether each tuple is free; they are given back with the answer.
+ * every socket, whatever the others' answers are. The application lends empty sockets as for a
+ * move, so that the kernel can say whether each tuple is free; they are given back with the
+ * answer.
  */
 #include <errno.h>
 #include "agent/app.h"

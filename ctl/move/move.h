@@ -50,7 +50,7 @@ struct move {
 	struct unit *spare;      /* destination: memory for it, before PREPARED is said */
 	uint32_t index;          /* in the dataplane; 0 none yet */
 	uint32_t epoch;          /* FENCED's; PREPARED and REMOTE have the next */
-	uint32_t newer;          /* epoch that the destination holds for a flow, 0 none above ours */
+	uint32_t newer;          /* epoch that the destination holds for a flow, 0 not above ours */
 	unsigned int count;
 	int *fds;
 	struct repair_image *images;
@@ -108,7 +108,8 @@ int move_refuse(struct move *m, const char *refusal, const char *detail, ...) _p
 void move_fail(struct move *m);
 struct move *move_new(struct agent *a, bool origin, const uint8_t uuid[16], unsigned int count);
 void move_free(struct move *m);
-/* Ends the wait after so long (0, or as move_refuse()); IN_DOUBT_MS: how often a destination asks that has said PREPARED. */
+/* Ends the wait after so long (0, or as move_refuse()); IN_DOUBT_MS: how often a destination asks
+ * that is PREPARED. */
 int move_arm(struct move *m, uint32_t ms);
 #define IN_DOUBT_MS 1000
 bool move_in(const struct move *m, enum stage_id stage);

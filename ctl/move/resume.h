@@ -10,7 +10,7 @@
  *   OPENING    origin        the abort goes on: thawed, LOCAL        withdrawn
  *   REMOTE     origin        flipped: closed, silently               nothing to do
  *   PREPARED   destination   the origin is asked; thaw or discard    discarded
- *   OPENING    destination   the thaw goes on, LOCAL, GO             withdrawn
+ *   OPENING    destination   the thaw goes on, LOCAL, GO             discarded
  */
 #ifndef MOVE_RESUME_H
 #define MOVE_RESUME_H

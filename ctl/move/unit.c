@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Offers and withdrawals, see unit.h. */
+/*
+ * Offers and withdrawals, see unit.h. An offer of flows that nobody holds any more takes up what an
+ * earlier unit has left of them.
+ */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Units as the agent knows them: those of an application on this node, or in a move to it. What
- * only says where a flow lives now (tombstones, ingress entries) is in the tables alone.
+ * Units as the agent knows them: those of an application on this node, or in a move from it, and
+ * those that nobody holds (any more): given up, or of an earlier agent. What only says where a flow
+ * lives now (tombstones, ingress entries) is in the tables alone.
  * Invariant: a unit's record is written, and its word too, before the first of its flows.
  */
 #ifndef MOVE_UNIT_H
@@ -16,7 +17,7 @@ struct space;
 
 struct unit {
 	struct unit *next;
-	struct app *app; /* NULL: it gave the unit up, whose connections are ending (ending.c) */
+	struct app *app; /* NULL: nobody holds it; it ends with its connections (ending.c) */
 	uid_t uid;       /* the application's, also of one that gave it up */
 	uint32_t handle; /* the application's name for it */
 	uint32_t index;  /* in the dataplane */
@@ -27,7 +28,7 @@ struct unit {
 	uint64_t *cookies; /* SO_COOKIE: a borrowed descriptor is the one that was offered */
 	struct space *space; /* the network namespace of its sockets */
 	uint64_t since_ns; /* without an application: since then */
-	bool moved;        /* came from another node: the others are told where it is */
+	bool moved;        /* the others know of it, or may: they are told where it is */
 	struct move *move;
 };
 

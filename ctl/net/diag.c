@@ -62,7 +62,8 @@ static void put_request(struct nlmsghdr *h, const struct ferry_flow *f)
 }
 
 /* The kernel answers before send() returns (net/netlink/af_netlink.c, netlink_unicast_kernel), so
- * that nobody who shares a lent socket can make us wait. What is unread in it is no answer of ours. */
+ * that nobody who shares a lent socket can make us wait. What is unread in it is no answer of
+ * ours. */
 static ssize_t ask(int fd, const struct nlmsghdr *h, char *buf, size_t size)
 {
 	const struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };

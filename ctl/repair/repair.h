@@ -18,8 +18,10 @@
  *   9 repair_close()   silently              (the unsent bytes are written by the application)
  *   or repair_unfreeze(), then 8: goes on    or repair_discard()
  *
- * Queues, with sequence numbers (tcp.c has the picture). Invariant: a frozen socket never sends
- * from its queue, because the send queue stays selected until it is closed or thawed.
+ * Queues, with sequence numbers (tcp.c has the picture). Selected, the send queue keeps back what
+ * was never sent; it does not stop the retransmission timer and the tail loss probe, which send
+ * that too (selftests/kernel/repair_send_queue.c), nor acknowledgements. So the caller's invariant:
+ * from 3 on, until it is closed or thawed, nothing that a socket sends leaves the node.
  * On failure a function returns -errno and image->step says which step of it. -EMSGSIZE: a queue is
  * too big, -ENODATA: urgent data waits.
  */

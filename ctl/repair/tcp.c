@@ -156,7 +156,8 @@ static int extract_recv(int fd, struct repair_image *image)
 	return r ? r : peek(fd, image->inq, &image->recv, image, "recv-peek");
 }
 
-/* The send queue is selected before it is measured: from then on the kernel sends none of it. */
+/* The send queue is selected before it is measured: from then on the kernel sends none of it but by
+ * a timer, which makes unsent octets sent ones, and is stopped by the fence only. */
 static int extract_send(int fd, struct repair_image *image)
 {
 	int r = tcp_select_queue(fd, TCP_SEND_QUEUE, image);

@@ -63,8 +63,8 @@ struct ferry_record {
 	__u32 park_limit; /* frames; not set yet */
 	__u16 peer;       /* node number */
 	__u8 role;
-	__u8 held; /* destination: a tombstone of the unit was here, and is again where it is discarded */
-	__u32 device; /* ifindex that leads to its sockets in another namespace, 0: they are in the node's */
+	__u8 held; /* destination: a tombstone was here, and is again where the unit is discarded */
+	__u32 device; /* ifindex that leads to its sockets' own namespace, 0: they are in the node's */
 	__u8 pad[16];
 };
 _Static_assert(sizeof(struct ferry_record) == 128, "record is 128 bytes");

@@ -144,8 +144,8 @@ static inline int udp_is_answered(const struct udp *u, uint64_t seq)
 	return u->t_send[seq] >> 63;
 }
 
-/* client_report.c: on stdout; the final one in the file of --report, too. True: nothing at all went wrong. Without
- * its lists (gaps, missing) a report is short, however long the client has run. */
+/* client_report.c: on stdout; the final one in the file of --report, too. True: nothing at all went
+ * wrong. Without its lists (gaps, missing) a report is short, however long the client has run. */
 enum report_kind {
 	REPORT_SHORT,
 	REPORT_WITH_LISTS,
