@@ -19,14 +19,15 @@ Steps:
 """
 import os
 import resource
+import signal
 import socket
 import time
 
-from fleet import AGENT_USER
+from fleet import AGENT_USER, HTTP_PORT, PORT
 from net import BUILD, VIP, Failure, run, wait_for
 from peer import inside
 from probe import Client, server
-from rights import (AGENT, APP, OTHER, SERVE, UNITS, Rights, as_user, command, connect, documented,
+from rights import (AGENT, APP, OFFERED, OTHER, SERVE, UNITS, Rights, as_user, command, connect, documented,
                     offer, only, register, status)
 from wire import FLAGGED, Capture, Wires, closes, migrations
 
@@ -121,6 +122,33 @@ def too_much(fleet, group):
     return (answers.count(""), answers.count("user-limit"), offer(mine, 1, rows[-1].fileno()))
 
 
+def claimed(fleet, group):
+    """While its application is held up and its agent is new, another user says that a unit is
+    theirs, with a socket of that tuple, which they can have in a namespace of their own."""
+    held = server(fleet, "a", kind="held", port=HTTP_PORT)
+    client = Client(fleet, 6, "--idle", name="held", port=HTTP_PORT)
+    unit = held.wait("offered")[-1]["unit"]
+    _, remote, _, local = fleet.ferry("a", "unit", "show", unit)["tuples"][0].split()
+    before = len(held.events("registered"))
+    os.kill(held.process.pid, signal.SIGSTOP)
+    try:
+        fleet.faults.pop("a", None)
+        fleet.kill_agent("a")
+        fleet.start_agent("a")
+        for host in ("a", "b"):
+            wait_for(f"agent {host}", lambda h=host: fleet.ready(h), 15)
+        tuples = [part.strip("[]") for end in (local, remote) for part in end.rsplit(":", 1)]
+        said = fleet.at("a", *only((), OTHER, group), "unshare", "-U", "-r", "-n",
+                        "/usr/bin/python3", f"{fleet.bin}/claim.py", fleet.socket("a"), unit,
+                        *tuples).stdout.split()
+    finally:
+        os.kill(held.process.pid, signal.SIGCONT)
+    wait_for("the application to be back", lambda: len(held.events("registered")) > before)
+    for process in (client.process, held.process):
+        fleet.stop(process, signal.SIGKILL)
+    return said == [str(OFFERED), "addr-unavailable"]
+
+
 def foreign_address(fleet, group):
     """A socket that an unprivileged user binds to an address which is not this node's."""
     def bound():
@@ -168,6 +196,7 @@ def users(fleet, unit, group):
         "flood": flood(fleet, group),
         "units": bounded == (UNITS // 2, 4, ""),
         "foreign_address": foreign_address(fleet, group) == ("addr-unavailable", False),
+        "claimed": claimed(fleet, group),
         # last: it moves it
         "move_of_its_own": "freeze_us" in ask(APP, [group], command="move", unit=unit, to=to),
     }
@@ -263,7 +292,7 @@ def test(fleet):
     fleet.up()
     masks, memlock = masks_right(fleet), memlock_zero(fleet)
     ready = [fleet.told(host) for host in ("a", "b", "i")]
-    wires, wire = Wires(fleet), Capture(fleet, "c", "eth0", FLAGGED)
+    wires, wire = Wires(fleet), Capture(fleet, "c", "eth0", f"({FLAGGED}) and port {PORT}")
     servers, clients, units, group = serve(fleet)
     move(fleet, clients, units, "a", "b")
     move(fleet, clients, units, "b", "a")

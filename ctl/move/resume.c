@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
+#include "agent/access.h"
 #include "agent/app.h"
 #include "agent/space.h"
 #include "base/log.h"
@@ -48,7 +49,9 @@ static struct unit *left(struct agent *a, const struct resumed *r, uint32_t inde
 {
 	struct unit *u = index ? unit_by_index(a, index) : NULL;
 
-	return u && !u->app && !u->move && all_belong(a, r, index) ? u : NULL;
+	return u && !u->app && !u->move && u->space == app_space(r->app) && all_belong(a, r, index) ?
+		       u :
+		       NULL;
 }
 
 static void take(struct agent *a, struct unit *u, const struct resumed *r)
@@ -56,6 +59,7 @@ static void take(struct agent *a, struct unit *u, const struct resumed *r)
 	struct repair_image image;
 
 	u->app = r->app;
+	u->uid = app_uid(r->app);
 	u->handle = r->handle;
 	unit_record(&a->dp, u->index)->app = (uint64_t)app_pid(r->app);
 	for (unsigned int i = 0; i < r->count; i++) {
@@ -160,7 +164,7 @@ static void resume_quiesced(struct agent *a, struct resumed *r, const char **ref
 		say(r, FERRY_APP_ABORTED, u->uuid, "agent-restarted");
 	} else if (state == FERRY_REMOTE || state == FERRY_GONE || any_frozen(r)) {
 		/* frozen, and not known here any more: it went, and ended there */
-		if (index)
+		if (all_belong(a, r, index))
 			unit_record(&a->dp, index)->role = FERRY_ROLE_NONE;
 		close_moved(r);
 	} else {
@@ -184,6 +188,7 @@ static struct move *orphan(struct agent *a, const struct resumed *r, const uint8
 {
 	for (struct move *m = a->moves; m; m = m->next)
 		if (!m->origin && m->prepared && !m->app && m->count == r->count &&
+		    m->space == app_space(r->app) &&
 		    !memcmp(m->uuid, r->uuid, 16) && !memcmp(m->id, id, 16))
 			return m;
 	return NULL;

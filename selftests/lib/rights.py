@@ -22,7 +22,7 @@ SETS = ("CapPrm", "CapEff", "CapInh", "CapAmb", "CapBnd")
 AGENT, APP, OTHER = int(AGENT_USER.split(":")[0]), 65534, 65533  # uids
 UNITS = 256  # of a node's table: half of it is one user's
 SERVE = ("net_admin", "net_bind_service", "bpf", "perfmon")
-HELLO, WELCOME, OFFER, OFFERED = 1, 2, 3, 4
+HELLO, WELCOME, OFFER, OFFERED, RESUME = 1, 2, 3, 4, 18
 VERSION = 2  # FERRY_APP_VERSION
 MESSAGE = struct.Struct("<HHIIiII16s32s")
 SOCKET = struct.Struct("<HH16s")
@@ -134,6 +134,7 @@ class Rights(Fleet):
         for program in ("ferryd", "ferry", "probe-server"):  # every user can run them here
             shutil.copy(f"{BUILD}/{program}", self.bin)
             os.chmod(f"{self.bin}/{program}", 0o755)
+        shutil.copy(os.path.join(ROOT, "selftests/lib/claim.py"), self.bin)
         os.mkdir(self.run_dir)
         os.chown(self.run_dir, AGENT, AGENT)
         self.argv = {"a": ["prlimit", "--memlock=0:0", *super().agent_argv("a")],
