@@ -17,7 +17,7 @@
 	X("addr-wildcard", "a UDP socket is not bound to an address: bind it to the service's")    \
 	X("addr-link-local", "a link-local address means nothing on another node")                 \
 	X("addr-node-local", "the local address is a node's own: serve on a service address")      \
-	X("other-netns", "a socket is in another network namespace than the agent")                \
+	X("other-netns", "a socket is in another network namespace than its application's")        \
 	X("flow-owned", "a flow belongs to another unit already: withdraw that one first")         \
 	X("table-full", "the flow or unit table is full: raise buckets, stash or units")           \
 	X("no-memory", "out of memory or descriptors")                                             \
