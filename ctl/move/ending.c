@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "move/move.h"
+#include "net/diag.h"
 
 #define LOOK_US 250000
 /* Sockets of a process that is gone, where nobody can be asked: FIN_WAIT and TIME_WAIT over. */
@@ -141,8 +142,13 @@ static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
 
 int ending_start(struct agent *a)
 {
-	int r = sd_event_add_time_relative(a->event, NULL, CLOCK_MONOTONIC, LOOK_US, 0, on_timer,
-					   a);
+	int r;
 
+	if (!diag_answers(IPPROTO_TCP) || !diag_answers(IPPROTO_UDP)) {
+		log_error("the kernel does not tell which sockets there are, so that nobody would "
+			  "know when a unit has ended: modprobe -a tcp_diag udp_diag");
+		return -EOPNOTSUPP;
+	}
+	r = sd_event_add_time_relative(a->event, NULL, CLOCK_MONOTONIC, LOOK_US, 0, on_timer, a);
 	return r < 0 ? r : 0;
 }
