@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
+#include "agent/access.h"
 #include "agent/app.h"
 #include "agent/space.h"
 #include "base/log.h"
@@ -56,6 +57,7 @@ static void take(struct agent *a, struct unit *u, const struct resumed *r)
 	struct repair_image image;
 
 	u->app = r->app;
+	u->uid = app_uid(r->app);
 	u->handle = r->handle;
 	unit_record(&a->dp, u->index)->app = (uint64_t)app_pid(r->app);
 	for (unsigned int i = 0; i < r->count; i++) {
@@ -159,9 +161,8 @@ static void resume_quiesced(struct agent *a, struct resumed *r, const char **ref
 		}
 		say(r, FERRY_APP_ABORTED, u->uuid, "agent-restarted");
 	} else if (state == FERRY_REMOTE || state == FERRY_GONE || any_frozen(r)) {
-		/* frozen, and not known here any more: it went, and ended there */
-		if (index)
-			unit_record(&a->dp, index)->role = FERRY_ROLE_NONE;
+		/* frozen, and not known here any more: it went, and ended there. The role stays: that
+		 * the destination has it is not known yet (lost_since() in dispatch.c) */
 		close_moved(r);
 	} else {
 		offer(a, r, refusal);
