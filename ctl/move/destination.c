@@ -267,6 +267,7 @@ static void adopt(struct move *m)
 	memcpy(u->uuid, m->uuid, 16);
 	u->index = m->index;
 	u->moved = true;
+	u->delivered = true;
 	for (unsigned int i = 0; i < m->count; i++) {
 		u->flows[i] = m->images[i].flow;
 		memcpy(u->roles[i], m->images[i].role, sizeof(u->roles[i]));

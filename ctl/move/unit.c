@@ -96,7 +96,7 @@ uint64_t socket_netns(int fd)
 	return cookie;
 }
 
-int unit_deliver(struct agent *a, const struct unit *u)
+int unit_deliver(struct agent *a, struct unit *u)
 {
 	for (unsigned int i = 0; i < u->count; i++) {
 		int r = space_deliver(a, u->space, u->flows[i].daddr);
@@ -107,13 +107,15 @@ int unit_deliver(struct agent *a, const struct unit *u)
 			space_undeliver(a, u->space, u->flows[--i].daddr);
 		return r;
 	}
+	u->delivered = true;
 	return 0;
 }
 
-void unit_undeliver(struct agent *a, const struct unit *u)
+void unit_undeliver(struct agent *a, struct unit *u)
 {
-	for (unsigned int i = 0; i < u->count; i++)
+	for (unsigned int i = 0; u->delivered && i < u->count; i++)
 		space_undeliver(a, u->space, u->flows[i].daddr);
+	u->delivered = false;
 }
 
 struct unit *unit_by_index(struct agent *a, uint32_t index)
@@ -320,7 +322,6 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 	       const char **refusal)
 {
 	struct unit *u = unit_new(a, app, handle, count);
-	bool delivered = false;
 	uint32_t epoch = 0, held = 0;
 	int r;
 
@@ -335,7 +336,6 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 			r = refuse(refusal, "flow-owned");
 	if (!r && unit_deliver(a, u))
 		r = refuse(refusal, "addr-unavailable");
-	delivered = !r;
 	if (!r && held) {
 		adopt(a, u, held);
 	} else if (!r) {
@@ -343,8 +343,7 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 		r = enter(a, u, epoch + 1, refusal);
 	}
 	if (r) {
-		if (delivered)
-			unit_undeliver(a, u);
+		unit_undeliver(a, u);
 		unit_forget(a, u);
 		return r;
 	}

@@ -27,6 +27,7 @@ struct unit {
 	uint64_t *cookies; /* SO_COOKIE: a borrowed descriptor is the one that was offered */
 	struct space *space; /* the network namespace of its sockets */
 	uint64_t since_ns; /* without an application: since then */
+	bool delivered;    /* holds its addresses */
 	bool moved;        /* came from another node: the others are told where it is */
 	struct move *move;
 };
@@ -56,8 +57,9 @@ uint64_t socket_cookie(int fd);
 /* adopt.c: what an earlier agent left (resume.h). 0 or -errno. */
 int units_adopt(struct agent *a);
 /* All of the unit's addresses, deliverable or not any more. */
-int unit_deliver(struct agent *a, const struct unit *u);
-void unit_undeliver(struct agent *a, const struct unit *u);
+int unit_deliver(struct agent *a, struct unit *u);
+/* Where it holds them. */
+void unit_undeliver(struct agent *a, struct unit *u);
 uint64_t socket_netns(int fd);
 /* The unit that is served from here, or still in a move from here, with this index, or NULL. */
 struct unit *unit_by_index(struct agent *a, uint32_t index);
