@@ -89,6 +89,8 @@ int nexthops_start(struct agent *a);
 void nodes_know(struct agent *a, uint32_t node, const ProtobufCBinaryData *uuids, size_t count);
 bool nodes_known_whole(struct agent *a, uint32_t node);
 bool nodes_knows(struct agent *a, uint32_t node, const uint8_t uuid[16]);
+/* When the node last connected (boot time, ns): its list is not older than that. */
+uint64_t nodes_greeted_ns(struct agent *a, uint32_t node);
 void nodes_forget_known(struct agent *a, uint32_t node);
 
 /* vip.c: addresses made deliverable here, for as long as somebody needs them. */
