@@ -183,6 +183,17 @@ static void enter(struct agent *a, const Peer__Move *m)
 	}
 }
 
+/* An ingress that died between the word and the flows has left an entry without some of them. */
+static bool is_whole(struct agent *a, uint32_t index, const Peer__Move *m)
+{
+	struct ferry_flow flow;
+
+	for (size_t i = 0; i < m->n_flows; i++)
+		if (!flow_unpack(&flow, m->flows[i]) && table_find(&a->dp.flows, &flow) != index)
+			return false;
+	return true;
+}
+
 void converge_learn(struct agent *a, const Peer__Move *m)
 {
 	uint32_t index = unit_by_uuid(&a->dp, m->uuid.data);
@@ -191,6 +202,12 @@ void converge_learn(struct agent *a, const Peer__Move *m)
 	if (!config_node_by_number(&a->config, m->node) || m->node == a->config.self->number ||
 	    !m->n_flows || m->n_flows > FERRY_UNIT_SOCKETS)
 		return;
+	if (index && FERRY_WORD_STATE(word) == FERRY_REMOTE &&
+	    unit_record(&a->dp, index)->role == FERRY_ROLE_INGRESS && !is_whole(a, index, m) &&
+	    !FERRY_NEWER(FERRY_WORD_EPOCH(word), m->epoch)) {
+		unit_drop(a, index);
+		index = 0;
+	}
 	if (!index) {
 		if (a->config.self->ingress)
 			enter(a, m);
