@@ -16,6 +16,8 @@
 #include "net/rtnl.h"
 #include "peer/channel.h"
 
+#define UNIT_BUCKETS 4096
+
 struct agent {
 	struct config config;
 	sd_event *event;
@@ -25,6 +27,7 @@ struct agent {
 	struct rights_user user; /* that it becomes before its loop */
 	struct app *apps;
 	struct unit *units;
+	struct unit *by_index[UNIT_BUCKETS]; /* unit_by_index() */
 	struct move *moves;
 	struct node *nodes; /* n_nodes of them, in the order of the configuration */
 	struct channels channels;

@@ -18,7 +18,7 @@ static int adopt_unit(struct agent *a, uint32_t index, const struct ferry_record
 
 	if (!u)
 		return -ENOMEM;
-	u->index = index;
+	unit_place(a, u, index);
 	u->moved = true;
 	memcpy(u->uuid, r->uuid, 16);
 	u->space = space_hold(a, r->netns);

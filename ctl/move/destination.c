@@ -265,7 +265,7 @@ static void adopt(struct move *m)
 	m->spare = NULL;
 	unit_enter(m->agent, u, m->app, m->handle);
 	memcpy(u->uuid, m->uuid, 16);
-	u->index = m->index;
+	unit_place(m->agent, u, m->index);
 	u->moved = true;
 	u->delivered = true;
 	for (unsigned int i = 0; i < m->count; i++) {

@@ -60,13 +60,40 @@ struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigne
 	return u;
 }
 
+static struct unit **bucket(struct agent *a, uint32_t index)
+{
+	return &a->by_index[index % UNIT_BUCKETS];
+}
+
+void unit_place(struct agent *a, struct unit *u, uint32_t index)
+{
+	struct unit **first = bucket(a, index);
+
+	u->index = index;
+	u->next_in_bucket = *first;
+	*first = u;
+}
+
+struct unit *unit_by_index(struct agent *a, uint32_t index)
+{
+	struct unit *u = *bucket(a, index);
+
+	while (u && u->index != index)
+		u = u->next_in_bucket;
+	return u;
+}
+
 void unit_forget(struct agent *a, struct unit *u)
 {
-	struct unit **at = &a->units;
+	struct unit **at = &a->units, **in = bucket(a, u->index);
 
 	while (*at != u)
 		at = &(*at)->next;
 	*at = u->next;
+	while (*in && *in != u) /* it may have no place yet */
+		in = &(*in)->next_in_bucket;
+	if (*in)
+		*in = u->next_in_bucket;
 	unit_unmake(a, u);
 }
 
@@ -116,14 +143,6 @@ void unit_undeliver(struct agent *a, struct unit *u)
 	for (unsigned int i = 0; u->delivered && i < u->count; i++)
 		space_undeliver(a, u->space, u->flows[i].daddr);
 	u->delivered = false;
-}
-
-struct unit *unit_by_index(struct agent *a, uint32_t index)
-{
-	for (struct unit *u = a->units; u; u = u->next)
-		if (u->index == index)
-			return u;
-	return NULL;
 }
 
 bool address_moves(const struct agent *a, const uint8_t addr[16])
@@ -255,7 +274,7 @@ static void adopt(struct agent *a, struct unit *u, uint32_t held)
 	}
 	memcpy(u->uuid, r->uuid, 16);
 	r->app = (uint64_t)app_pid(u->app);
-	u->index = held;
+	unit_place(a, u, held);
 	u->moved = true;
 	while (!unit_swap(&a->dp, held, word, FERRY_WORD(epoch, FERRY_LOCAL, 0))) {
 		word = unit_word(&a->dp, held); /* the datapath raised it */
@@ -291,13 +310,14 @@ static int identify(struct unit *u, const int *fds, const struct ferry_app_socke
 /* Word and record first, then the flows. All or nothing. */
 static int enter(struct agent *a, struct unit *u, uint32_t epoch, const char **refusal)
 {
+	uint32_t index = unit_alloc(&a->dp);
 	struct ferry_record *r;
 	unsigned int done = 0;
 	int e = 0;
 
-	u->index = unit_alloc(&a->dp);
-	if (!u->index)
+	if (!index)
 		return refuse(refusal, "table-full");
+	unit_place(a, u, index);
 	r = unit_record(&a->dp, u->index);
 	memcpy(r->uuid, u->uuid, 16);
 	r->flows = u->count;

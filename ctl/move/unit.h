@@ -15,11 +15,11 @@ struct move;
 struct space;
 
 struct unit {
-	struct unit *next;
+	struct unit *next, *next_in_bucket;
 	struct app *app; /* NULL: it gave the unit up, whose connections are ending (ending.c) */
 	uid_t uid;       /* the application's, also of one that gave it up */
 	uint32_t handle; /* the application's name for it */
-	uint32_t index;  /* in the dataplane */
+	uint32_t index;  /* in the dataplane: unit_place() */
 	uint8_t uuid[16];
 	unsigned int count, taken; /* taken: flows found in the tables (adopt.c) */
 	struct ferry_flow *flows;
@@ -48,6 +48,8 @@ void unit_forget(struct agent *a, struct unit *u);
 void unit_give_up(struct unit *u);
 /* Its connections have ended: flows, word and addresses go, the other nodes are told. */
 void unit_withdraw(struct agent *a, struct unit *u);
+/* Its index is that from here on. */
+void unit_place(struct agent *a, struct unit *u, uint32_t index);
 struct unit *unit_find(struct agent *a, const uint8_t uuid[16]);
 
 /* Deletes every flow that names the unit, and the unit. */
