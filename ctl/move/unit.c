@@ -275,12 +275,13 @@ static void adopt(struct agent *a, struct unit *u, uint32_t held)
 	memcpy(u->uuid, r->uuid, 16);
 	r->app = (uint64_t)app_pid(u->app);
 	unit_place(a, u, held);
-	u->moved = true;
+	u->moved = r->role != FERRY_ROLE_NONE;
 	while (!unit_swap(&a->dp, held, word, FERRY_WORD(epoch, FERRY_LOCAL, 0))) {
 		word = unit_word(&a->dp, held); /* the datapath raised it */
 		epoch = FERRY_WORD_EPOCH(word) + 1;
 	}
-	converge_tell(a, u->uuid, u->flows, u->count, epoch, a->config.self->number, 0);
+	if (u->moved)
+		converge_tell(a, u->uuid, u->flows, u->count, epoch, a->config.self->number, 0);
 }
 
 static int refuse(const char **refusal, const char *id)

@@ -28,7 +28,7 @@ struct unit {
 	struct space *space; /* the network namespace of its sockets */
 	uint64_t since_ns; /* without an application: since then */
 	bool delivered;    /* holds its addresses */
-	bool moved;        /* came from another node: the others are told where it is */
+	bool moved;        /* came from another node, or may have: the others are told where it is */
 	struct move *move;
 };
 

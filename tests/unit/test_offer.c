@@ -31,31 +31,35 @@ void converge_forget(struct agent *a, const uint8_t uuid[16], uint32_t epoch)
 enum outcome { REFUSED, TAKEN, ADOPTED }; /* its place taken, or the same unit goes on */
 enum { IN_USE, GIVEN_UP, IN_TABLES }; /* the entry's unit; the last: not on the agent's list */
 
+#define NONE FERRY_ROLE_NONE
+#define CAME FERRY_ROLE_DESTINATION
 #define OLD_FD 3
 #define NEW_FD 4
 static const struct {
 	const char *name;
 	enum ferry_state state;
+	enum ferry_role role;
 	int unit, space, by, fd; /* spaces[]; the descriptor stands for the socket */
 	enum outcome outcome;
 } rows[] = {
-	{ "in use, the same socket", FERRY_LOCAL, IN_USE, 0, 0, OLD_FD, REFUSED },
-	{ "in use, but by a socket that is gone", FERRY_LOCAL, IN_USE, 0, 0, NEW_FD, TAKEN },
-	{ "given up", FERRY_LOCAL, GIVEN_UP, 0, 0, NEW_FD, ADOPTED },
-	{ "in a move", FERRY_FENCED, GIVEN_UP, 0, 0, NEW_FD, REFUSED },
-	{ "moved away", FERRY_REMOTE, IN_TABLES, 0, 0, NEW_FD, TAKEN },
-	{ "nowhere", FERRY_GONE, IN_TABLES, 0, 0, NEW_FD, TAKEN },
-	{ "in a pod: another socket there", FERRY_LOCAL, IN_USE, 1, 1, NEW_FD, TAKEN },
-	{ "in a pod: given up there", FERRY_LOCAL, GIVEN_UP, 1, 1, NEW_FD, ADOPTED },
-	{ "in a pod: moved away from there", FERRY_REMOTE, IN_TABLES, 1, 1, NEW_FD, TAKEN },
-	{ "in a pod, from another: in use", FERRY_LOCAL, IN_USE, 1, 2, NEW_FD, REFUSED },
-	{ "in a pod, from another: given up", FERRY_LOCAL, GIVEN_UP, 1, 2, NEW_FD, REFUSED },
-	{ "in a pod, from another: moved away", FERRY_REMOTE, IN_TABLES, 1, 2, NEW_FD, REFUSED },
-	{ "here, from a pod: in use", FERRY_LOCAL, IN_USE, 0, 1, NEW_FD, REFUSED },
-	{ "here, from a pod: given up", FERRY_LOCAL, GIVEN_UP, 0, 1, NEW_FD, REFUSED },
-	{ "here, from a pod: moved away", FERRY_REMOTE, IN_TABLES, 0, 1, NEW_FD, REFUSED },
-	{ "in a pod, from here: in use", FERRY_LOCAL, IN_USE, 1, 0, NEW_FD, REFUSED },
-	{ "in a pod, from here: moved away", FERRY_REMOTE, IN_TABLES, 1, 0, NEW_FD, TAKEN },
+	{ "in use, the same socket", FERRY_LOCAL, NONE, IN_USE, 0, 0, OLD_FD, REFUSED },
+	{ "in use, but by a socket that is gone", FERRY_LOCAL, NONE, IN_USE, 0, 0, NEW_FD, TAKEN },
+	{ "given up", FERRY_LOCAL, NONE, GIVEN_UP, 0, 0, NEW_FD, ADOPTED },
+	{ "given up, and it came", FERRY_LOCAL, CAME, GIVEN_UP, 0, 0, NEW_FD, ADOPTED },
+	{ "in a move", FERRY_FENCED, NONE, GIVEN_UP, 0, 0, NEW_FD, REFUSED },
+	{ "moved away", FERRY_REMOTE, NONE, IN_TABLES, 0, 0, NEW_FD, TAKEN },
+	{ "nowhere", FERRY_GONE, NONE, IN_TABLES, 0, 0, NEW_FD, TAKEN },
+	{ "in a pod: another socket there", FERRY_LOCAL, NONE, IN_USE, 1, 1, NEW_FD, TAKEN },
+	{ "in a pod: given up there", FERRY_LOCAL, NONE, GIVEN_UP, 1, 1, NEW_FD, ADOPTED },
+	{ "in a pod: moved away from there", FERRY_REMOTE, NONE, IN_TABLES, 1, 1, NEW_FD, TAKEN },
+	{ "in a pod, from another: in use", FERRY_LOCAL, NONE, IN_USE, 1, 2, NEW_FD, REFUSED },
+	{ "in a pod, from another: given up", FERRY_LOCAL, NONE, GIVEN_UP, 1, 2, NEW_FD, REFUSED },
+	{ "in a pod, from another: moved away", FERRY_REMOTE, NONE, IN_TABLES, 1, 2, NEW_FD, REFUSED },
+	{ "here, from a pod: in use", FERRY_LOCAL, NONE, IN_USE, 0, 1, NEW_FD, REFUSED },
+	{ "here, from a pod: given up", FERRY_LOCAL, NONE, GIVEN_UP, 0, 1, NEW_FD, REFUSED },
+	{ "here, from a pod: moved away", FERRY_REMOTE, NONE, IN_TABLES, 0, 1, NEW_FD, REFUSED },
+	{ "in a pod, from here: in use", FERRY_LOCAL, NONE, IN_USE, 1, 0, NEW_FD, REFUSED },
+	{ "in a pod, from here: moved away", FERRY_REMOTE, NONE, IN_TABLES, 1, 0, NEW_FD, TAKEN },
 };
 
 static int offer(struct agent *a, int space, int fd, struct unit **u, const char **refusal)
@@ -81,6 +85,7 @@ static void one(unsigned int i)
 	memcpy(uuid, old->uuid, 16);
 	word = FERRY_WORD(5, rows[i].state, 0);
 	assert_true(unit_swap(&a.dp, old->index, unit_word(&a.dp, old->index), word));
+	unit_record(&a.dp, old->index)->role = (uint8_t)rows[i].role;
 	if (rows[i].unit == GIVEN_UP)
 		unit_give_up(old);
 	else if (rows[i].unit == IN_TABLES)
@@ -97,8 +102,9 @@ static void one(unsigned int i)
 		assert_int_equal(table_find(&a.dp.flows, &any_flow), u->index);
 		assert_true(unit_word(&a.dp, u->index) == FERRY_WORD(6, FERRY_LOCAL, 0));
 	}
-	/* the others hear of what goes on, and of the end of what was served here */
-	assert_int_equal(told, rows[i].outcome == ADOPTED);
+	/* the others hear of what goes on, where they can have heard of it before, and of the end of
+	 * what was served here */
+	assert_int_equal(told, rows[i].outcome == ADOPTED && rows[i].role == CAME);
 	assert_int_equal(forgotten, rows[i].outcome == TAKEN && rows[i].unit == IN_USE);
 	close_world(&a);
 }
