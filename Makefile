@@ -121,7 +121,10 @@ $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
 $(T)/test_util $(T)/test_log: $(BASE)
 $(T)/test_estimate: $(OBJ)/ctl/move/estimate.o
-$(T)/test_unit_word $(T)/test_pins: $(DATAPLANE) $(BASE)
+$(T)/test_unit_word $(T)/test_pins $(T)/test_offer $(T)/test_converge: $(DATAPLANE) $(BASE)
+$(T)/test_offer $(T)/test_converge: $(OBJ)/ctl/move/unit.o
+$(T)/test_converge: $(call src,ctl/move/converge.c ctl/move/image.c ctl/agent/config_find.c) \
+	$(OBJ)/build/gen/peer.pb-c.o
 $(T)/test_rights $(T)/test_config $(T)/test_config_files $(T)/test_image $(T)/test_channel \
 	$(T)/test_frame $(T)/test_tls $(T)/test_pki $(T)/test_limits \
 	$(T)/test_repair \

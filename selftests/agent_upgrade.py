@@ -12,7 +12,8 @@ Steps:
  3. what must not be done: with a configuration that is wrong, or a program that cannot be run, the
     agent that is there goes on, and says why
  4. a configuration that has changed is in force after the upgrade
- 5. negative control: an agent that is stopped and started has a moment in which it answers nobody
+ 5. a node that is alone in its configuration, and so listens for no other, is upgraded, too
+ 6. negative control: an agent that is stopped and started has a moment in which it answers nobody
 """
 from fleet import AGENT_USER, on_fleet
 from net import BUILD, wait_for
@@ -166,6 +167,34 @@ def changed_configuration(fleet):
     return fleet.ferry("a", "status")["services"] == before + 1
 
 
+def alone(fleet):
+    """Whether the agent of a fleet of one outlives an upgrade; its own pair of devices is on the
+    switch."""
+    fleet.at("s", "ip", "link", "add", "x0", "type", "veth", "peer", "name", "x1")
+    for device in ("x0", "x1"):
+        fleet.at("s", "ip", "link", "set", device, "up")
+    config = os.path.join(fleet.dir, "alone.conf")
+    with open(config, "w") as f:
+        f.write(f"[node {fleet.name('s')}]\nnumber = 9\naddress = 192.0.2.9\ninterfaces = x0\n"
+                "units = 1024\nbuckets4 = 1024\nbuckets6 = 1024\n")
+    agent = fleet.start("s", *fleet.agent_argv("s"), "--node", fleet.name("s"), "--config", config,
+                        "--socket", fleet.socket("s"), log="ferryd-s.log")
+    try:
+        def answers():
+            return fleet.ferry("s", "status", check=False).get("agent") == agent.pid
+
+        wait_for(f"the agent that is alone: {fleet.log('s')[-400:]}", answers)
+        inode = install(fleet)
+        agent.send_signal(signal.SIGHUP)
+        wait_for(f"the one after it: {fleet.log('s')[-400:]}", lambda: agent.poll() is None and
+                 os.stat(f"/proc/{agent.pid}/exe").st_ino == inode and
+                 fleet.log("s").count(" is up") == 2 and answers())
+        return agent.poll() is None
+    finally:
+        fleet.stop(agent)
+        fleet.detach("s")
+
+
 def control(fleet):
     """Stopped and started, as without an upgrade."""
     prober = Prober(fleet.socket("a"))
@@ -204,7 +233,7 @@ def test(fleet):
     refused = {"wrong_configuration": wrong_configuration(fleet),
                "missing_program": missing_program(fleet),
                "broken_program": broken_program(fleet),
-               "changed_configuration": changed_configuration(fleet)}
+               "changed_configuration": changed_configuration(fleet), "alone": alone(fleet)}
     same = all(fleet.agents[h].pid == pids[h] for h in pids)
     stopped = time.time_ns()
     reports = [c.finish() for c in clients]

@@ -16,6 +16,8 @@
 #include "net/rtnl.h"
 #include "peer/channel.h"
 
+#define UNIT_BUCKETS 4096
+
 struct agent {
 	struct config config;
 	sd_event *event;
@@ -25,6 +27,7 @@ struct agent {
 	struct rights_user user; /* that it becomes before its loop */
 	struct app *apps;
 	struct unit *units;
+	struct unit *by_index[UNIT_BUCKETS]; /* unit_by_index() */
 	struct move *moves;
 	struct node *nodes; /* n_nodes of them, in the order of the configuration */
 	struct channels channels;
@@ -89,6 +92,8 @@ int nexthops_start(struct agent *a);
 void nodes_know(struct agent *a, uint32_t node, const ProtobufCBinaryData *uuids, size_t count);
 bool nodes_known_whole(struct agent *a, uint32_t node);
 bool nodes_knows(struct agent *a, uint32_t node, const uint8_t uuid[16]);
+/* When the node last connected (boot time, ns): its list is not older than that. */
+uint64_t nodes_greeted_ns(struct agent *a, uint32_t node);
 void nodes_forget_known(struct agent *a, uint32_t node);
 
 /* vip.c: addresses made deliverable here, for as long as somebody needs them. */

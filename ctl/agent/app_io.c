@@ -224,7 +224,6 @@ static int on_accept(sd_event_source *s, int listener, uint32_t events, void *ar
 	return 0;
 }
 
-/* Where the default socket goes: the agent's user's, who makes it again. */
 /* Made 0660, then given away by descriptor: whoever may write to its directory cannot have us give
  * away something else. */
 static int own(struct agent *a, const char *path)

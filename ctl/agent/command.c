@@ -27,8 +27,8 @@ void command_answer(int fd, json_t *object)
 
 static void failed(int fd, const char *refusal, const char *detail)
 {
-	command_answer(fd, json_pack("{s:s, s:s, s:s}", "error", refusal, "text", refusal_text(refusal),
-			     "detail", detail ? detail : ""));
+	command_answer(fd, json_pack("{s:s, s:s, s:s}", "error", refusal, "text",
+				     refusal_text(refusal), "detail", detail ? detail : ""));
 }
 
 /* Both clocks are this boot's where the nodes share a kernel; else when DONE came is the bound. */
@@ -58,16 +58,18 @@ void command_moved(int fd, const struct move *m, const char *failure, const char
 		 freeze_us(m));
 	if (fd < 0)
 		return;
-	command_answer(fd, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
-			     "unit", uuid, "from", m->agent->config.self->name, "to", to->name,
-			     "epoch", (json_int_t)m->epoch + 1, "sockets", (int)m->count, "extracted",
-			     m->again ? 2 : 1, "freeze_us", freeze_us(m), "queued_bytes", "recv", (json_int_t)m->queued[0], "sent",
-			     (json_int_t)m->queued[1], "unsent", (json_int_t)m->queued[2],
-			     "lost_in_freeze",
-			     (json_int_t)(unit_record(&m->agent->dp, m->index)->lost -
-					  m->lost_before + m->lost_there),
-			     "fenced_ns", (json_int_t)m->fenced_ns, "local_ns",
-			     (json_int_t)m->local_ns));
+	command_answer(
+		fd,
+		json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
+			  "unit", uuid, "from", m->agent->config.self->name, "to", to->name,
+			  "epoch", (json_int_t)m->epoch + 1, "sockets", (int)m->count, "extracted",
+			  m->again ? 2 : 1, "freeze_us", freeze_us(m), "queued_bytes", "recv",
+			  (json_int_t)m->queued[0], "sent", (json_int_t)m->queued[1], "unsent",
+			  (json_int_t)m->queued[2], "lost_in_freeze",
+			  (json_int_t)(unit_record(&m->agent->dp, m->index)->lost - m->lost_before +
+				       m->lost_there),
+			  "fenced_ns", (json_int_t)m->fenced_ns, "local_ns",
+			  (json_int_t)m->local_ns));
 }
 
 /* For a person who asks the wrong node. */

@@ -25,6 +25,7 @@ struct node {
 	bool up; /* its HELLO came */
 	uint8_t boot[16];
 	sd_event_source *retry;
+	uint64_t greeted_ns;   /* when it last connected */
 	uint8_t (*known)[16];  /* units that it has said it knows, until its list is whole */
 	size_t n_known; /* above KNOWN_MAX: too many, or no memory */
 };
@@ -100,6 +101,11 @@ bool nodes_knows(struct agent *a, uint32_t node, const uint8_t uuid[16])
 	return bsearch(uuid, n->known, n->n_known, sizeof(*n->known), by_octets);
 }
 
+uint64_t nodes_greeted_ns(struct agent *a, uint32_t node)
+{
+	return by_number(a, node)->greeted_ns;
+}
+
 void nodes_forget_known(struct agent *a, uint32_t node)
 {
 	struct node *n = by_number(a, node);
@@ -144,10 +150,12 @@ static int on_hello(struct channel *c, const Peer__Hello *hello, void *arg)
 			"it says %u, the configuration says %u: is it the same file on "
 			"both nodes?",
 			hello->node, n->config->number);
-	if (c != n->out) /* accepted: it spoke first */
+	if (c != n->out) { /* accepted: it spoke first */
+		n->greeted_ns = boottime_ns();
 		return channels_accepted(&a->channels, n->config, true, NULL) > ACCEPTED_MAX ?
 			       channel_refuse(c, PEER_BUSY, "more than %u", ACCEPTED_MAX) :
 			       channel_send_hello(c);
+	}
 	memcpy(n->boot, hello->boot.data, 16);
 	n->up = true;
 	log_info("node %s is connected", n->config->name);

@@ -70,19 +70,36 @@ static int find_program(void)
 	return 0;
 }
 
-/* FIRST and the two behind it may be anybody's: they are put aside until it is known whether the
- * exec has failed. */
-static void place(int aside[HANDED_COUNT])
+/* What is handed on, without gaps: sd_listen_fds(3) takes all of them or none. How many. */
+static int list_kept(int list[HANDED_COUNT], char *text, size_t size)
 {
+	int n = 0;
+
+	*text = 0;
 	for (int i = 0; i < HANDED_COUNT; i++) {
+		size_t used = strlen(text);
+
+		if (kept[i] < 0)
+			continue; /* a node that is alone listens for no other */
+		list[n++] = kept[i];
+		snprintf(text + used, size - used, "%s%s", used ? ":" : "", names[i]);
+	}
+	return n;
+}
+
+/* FIRST and those behind it may be anybody's: they are put aside until it is known whether the
+ * exec has failed. */
+static void place(const int list[HANDED_COUNT], int n, int aside[HANDED_COUNT])
+{
+	for (int i = 0; i < n; i++) {
 		aside[i] = fcntl(FIRST + i, F_DUPFD_CLOEXEC, ABOVE);
-		dup2(kept[i], FIRST + i); /* not close-on-exec */
+		dup2(list[i], FIRST + i); /* not close-on-exec */
 	}
 }
 
-static void put_back(int aside[HANDED_COUNT])
+static void put_back(int n, int aside[HANDED_COUNT])
 {
-	for (int i = 0; i < HANDED_COUNT; i++) {
+	for (int i = 0; i < n; i++) {
 		if (aside[i] >= 0)
 			dup3(aside[i], FIRST + i, O_CLOEXEC);
 		else
@@ -93,18 +110,19 @@ static void put_back(int aside[HANDED_COUNT])
 
 static int exec_program(void)
 {
-	char pid[16], list[64];
-	int aside[HANDED_COUNT], r;
+	int list[HANDED_COUNT], aside[HANDED_COUNT], r, n;
+	char pid[16], count[16], text[64];
 
+	n = list_kept(list, text, sizeof(text));
 	snprintf(pid, sizeof(pid), "%d", getpid());
-	snprintf(list, sizeof(list), "%s:%s:%s", names[0], names[1], names[2]);
-	if (setenv("LISTEN_PID", pid, 1) || setenv("LISTEN_FDS", "3", 1) ||
-	    setenv("LISTEN_FDNAMES", list, 1))
+	snprintf(count, sizeof(count), "%d", n);
+	if (setenv("LISTEN_PID", pid, 1) || setenv("LISTEN_FDS", count, 1) ||
+	    setenv("LISTEN_FDNAMES", text, 1))
 		return -errno;
-	place(aside);
+	place(list, n, aside);
 	execv(program, arguments);
 	r = -errno;
-	put_back(aside);
+	put_back(n, aside);
 	return r;
 }
 

@@ -18,8 +18,8 @@ static int adopt_unit(struct agent *a, uint32_t index, const struct ferry_record
 
 	if (!u)
 		return -ENOMEM;
-	u->index = index;
-	u->moved = true;
+	unit_place(a, u, index);
+	u->moved = r->role != FERRY_ROLE_NONE;
 	memcpy(u->uuid, r->uuid, 16);
 	u->space = space_hold(a, r->netns);
 	return u->space ? 0 : -ENOMEM;

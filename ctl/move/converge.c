@@ -17,6 +17,17 @@
 
 static const uint8_t no_move[16];
 
+/* Since when the unit is away: its fence, or when we heard of it. */
+static void note_away(struct ferry_record *r)
+{
+	r->deadline = boottime_ns() + PARK_MAX_NS;
+}
+
+static uint64_t away_since_ns(const struct ferry_record *r)
+{
+	return r->deadline - PARK_MAX_NS;
+}
+
 static void address(Peer__Move *m, const uint8_t uuid[16])
 {
 	peer__move__init(m);
@@ -110,16 +121,20 @@ void converge_node(struct agent *a, uint32_t node)
 }
 
 /* The node's list is whole: entries that send to it, of units that it does not know, have missed
- * their end. What is in a move here is left to it. */
+ * their end. What is in a move here is left to it; and what has moved there since it connected may
+ * be too new for a list that has been on its way for as long. */
 static void sweep(struct agent *a, uint32_t node)
 {
+	uint64_t greeted = nodes_greeted_ns(a, node);
 	uint32_t units = nodes_known_whole(a, node) ? a->dp.control.units : 0;
 
 	for (uint32_t i = 1; i < units; i++) {
+		const struct ferry_record *r = unit_record(&a->dp, i);
 		uint64_t word = unit_word(&a->dp, i);
 
 		if (FERRY_WORD_STATE(word) == FERRY_REMOTE && FERRY_WORD_HOP(word) == node &&
-		    !unit_by_index(a, i) && !nodes_knows(a, node, unit_record(&a->dp, i)->uuid))
+		    !unit_by_index(a, i) && !nodes_knows(a, node, r->uuid) &&
+		    (!r->deadline || away_since_ns(r) < greeted))
 			unit_drop(a, i);
 	}
 	nodes_forget_known(a, node);
@@ -143,6 +158,7 @@ static void enter(struct agent *a, const Peer__Move *m)
 		r = unit_record(&a->dp, index);
 		memcpy(r->uuid, m->uuid.data, 16);
 		r->role = FERRY_ROLE_INGRESS;
+		note_away(r);
 		r->flows = (uint32_t)m->n_flows;
 		unit_swap(&a->dp, index, 0, FERRY_WORD(m->epoch, FERRY_REMOTE, m->node));
 	}
@@ -167,6 +183,17 @@ static void enter(struct agent *a, const Peer__Move *m)
 	}
 }
 
+/* An ingress that died between the word and the flows has left an entry without some of them. */
+static bool is_whole(struct agent *a, uint32_t index, const Peer__Move *m)
+{
+	struct ferry_flow flow;
+
+	for (size_t i = 0; i < m->n_flows; i++)
+		if (!flow_unpack(&flow, m->flows[i]) && table_find(&a->dp.flows, &flow) != index)
+			return false;
+	return true;
+}
+
 void converge_learn(struct agent *a, const Peer__Move *m)
 {
 	uint32_t index = unit_by_uuid(&a->dp, m->uuid.data);
@@ -175,6 +202,12 @@ void converge_learn(struct agent *a, const Peer__Move *m)
 	if (!config_node_by_number(&a->config, m->node) || m->node == a->config.self->number ||
 	    !m->n_flows || m->n_flows > FERRY_UNIT_SOCKETS)
 		return;
+	if (index && FERRY_WORD_STATE(word) == FERRY_REMOTE &&
+	    unit_record(&a->dp, index)->role == FERRY_ROLE_INGRESS && !is_whole(a, index, m) &&
+	    !FERRY_NEWER(FERRY_WORD_EPOCH(word), m->epoch)) {
+		unit_drop(a, index);
+		index = 0;
+	}
 	if (!index) {
 		if (a->config.self->ingress)
 			enter(a, m);
@@ -183,8 +216,10 @@ void converge_learn(struct agent *a, const Peer__Move *m)
 	/* only a tombstone or an ingress entry can be out of date, or wrong that the unit has
 	 * ended: all else is the owner's */
 	if ((FERRY_WORD_STATE(word) == FERRY_REMOTE || FERRY_WORD_STATE(word) == FERRY_GONE) &&
-	    FERRY_NEWER(m->epoch, FERRY_WORD_EPOCH(word)))
+	    FERRY_NEWER(m->epoch, FERRY_WORD_EPOCH(word))) {
+		note_away(unit_record(&a->dp, index));
 		unit_swap(&a->dp, index, word, FERRY_WORD(m->epoch, FERRY_REMOTE, m->node));
+	}
 }
 
 void converge_on_forget(struct agent *a, const Peer__Move *m)

@@ -74,7 +74,7 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 	if (m->app || m->prepared || msg->n_sockets != m->count)
 		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	m->epoch = msg->epoch;
-	if (images_unpack(m->images, msg, NULL, 0))
+	if (images_unpack(m->images, m->count, msg, NULL, 0))
 		return move_refuse(m, "protocol", "PREFLIGHT does not decode");
 	m->app = app_by_kind(m->agent, msg->kind);
 	if (!m->app)
@@ -205,7 +205,7 @@ static int take_images(struct move *m, const Peer__Move *msg, const uint8_t *tra
 	images = calloc(m->count, sizeof(*images));
 	free(m->state); /* a second PREPARE replaces the first */
 	m->state = malloc(msg->state.len + 1);
-	if (!images || !m->state || images_unpack(images, msg, trailer, size))
+	if (!images || !m->state || images_unpack(images, m->count, msg, trailer, size))
 		r = move_refuse(m, "protocol", "PREPARE does not decode");
 	for (unsigned int i = 0; !r && i < m->count; i++) {
 		unsigned int k = 0;
@@ -268,8 +268,9 @@ static void adopt(struct move *m)
 	m->spare = NULL;
 	unit_enter(m->agent, u, m->app, m->handle);
 	memcpy(u->uuid, m->uuid, 16);
-	u->index = m->index;
+	unit_place(m->agent, u, m->index);
 	u->moved = true;
+	u->delivered = true;
 	for (unsigned int i = 0; i < m->count; i++) {
 		u->flows[i] = m->images[i].flow;
 		memcpy(u->roles[i], m->images[i].role, sizeof(u->roles[i]));

@@ -233,11 +233,11 @@ uint64_t images_trailer(const Peer__Move *m)
 	return size;
 }
 
-int images_unpack(struct repair_image *images, const Peer__Move *m, const uint8_t *trailer,
-		  uint32_t size)
+int images_unpack(struct repair_image *images, unsigned int count, const Peer__Move *m,
+		  const uint8_t *trailer, uint32_t size)
 {
 	uint32_t left = size;
-	int r = 0;
+	int r = m->n_sockets == count ? 0 : -EPROTO;
 
 	for (size_t i = 0; !r && i < m->n_sockets; i++) {
 		struct repair_image *image = &images[i];

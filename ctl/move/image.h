@@ -26,9 +26,10 @@ void images_free(struct packed_images *p);
 
 /* How many octets of queues follow, by what is said of the sockets. */
 uint64_t images_trailer(const Peer__Move *m);
-/* Identity only (PREFLIGHT), or all (PREPARE, with its trailer). Checks every length against the
- * trailer and every value that the kernel would refuse. 0, -ENOMEM or -EPROTO. */
-int images_unpack(struct repair_image *images, const Peer__Move *m, const uint8_t *trailer,
-		  uint32_t size);
+/* Identity only (PREFLIGHT), or all (PREPARE, with its trailer). Checks that there are count of
+ * them, every length against the trailer, and every value that the kernel would refuse. 0, -ENOMEM
+ * or -EPROTO. */
+int images_unpack(struct repair_image *images, unsigned int count, const Peer__Move *m,
+		  const uint8_t *trailer, uint32_t size);
 
 #endif

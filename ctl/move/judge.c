@@ -30,12 +30,12 @@ static void judge_socket(struct move *m, unsigned int i, uint32_t packet)
 
 int dry_run_judge(struct move *m, const Peer__Move *msg)
 {
-	if (m->dry || m->app)
+	if (m->dry || m->app || m->prepared)
 		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	if (dry_run_new(m))
 		return move_refuse(m, "no-memory", "%s", "");
 	m->epoch = msg->epoch;
-	if (images_unpack(m->images, msg, NULL, 0))
+	if (images_unpack(m->images, m->count, msg, NULL, 0))
 		return move_refuse(m, "protocol", "PREFLIGHT does not decode");
 	m->dry->room[THERE] = nexthop_room(&m->agent->dp, m->peer);
 	destination_check_room(m, msg->packet);

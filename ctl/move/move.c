@@ -351,8 +351,11 @@ void moves_stop(struct agent *a)
 
 bool moves_frozen(const struct agent *a)
 {
+	uint64_t now = boottime_ns();
+
 	for (const struct move *m = a->moves; m; m = m->next)
-		if (m->prepared || (m->fenced && !m->local_ns))
+		if ((m->prepared || (m->fenced && !m->local_ns)) &&
+		    now < unit_record(&a->dp, m->index)->deadline)
 			return true;
 	return false;
 }

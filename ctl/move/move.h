@@ -124,7 +124,8 @@ void move_in_doubt(struct move *m);
 /* The node is connected (again): those in doubt ask it. */
 void moves_node_up(struct agent *a, uint32_t node);
 
-/* Whether a unit is frozen here: nothing that may wait is begun meanwhile. */
+/* Whether a unit is frozen here: nothing that may wait is begun meanwhile. One past its deadline
+ * does not count: in doubt, or flipped to a node that is gone, it may stay so for ever. */
 bool moves_frozen(const struct agent *a);
 
 /* What others tell moves; messages: dispatch.c. */

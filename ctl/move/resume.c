@@ -163,9 +163,8 @@ static void resume_quiesced(struct agent *a, struct resumed *r, const char **ref
 		}
 		say(r, FERRY_APP_ABORTED, u->uuid, "agent-restarted");
 	} else if (state == FERRY_REMOTE || state == FERRY_GONE || any_frozen(r)) {
-		/* frozen, and not known here any more: it went, and ended there */
-		if (all_belong(a, r, index))
-			unit_record(&a->dp, index)->role = FERRY_ROLE_NONE;
+		/* frozen, and not known here any more: it went, and ended there. The role stays: that
+		 * the destination has it is not known yet (lost_since() in dispatch.c) */
 		close_moved(r);
 	} else {
 		offer(a, r, refusal);

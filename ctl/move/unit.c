@@ -63,13 +63,40 @@ struct unit *unit_new(struct agent *a, struct app *app, uint32_t handle, unsigne
 	return u;
 }
 
+static struct unit **bucket(struct agent *a, uint32_t index)
+{
+	return &a->by_index[index % UNIT_BUCKETS];
+}
+
+void unit_place(struct agent *a, struct unit *u, uint32_t index)
+{
+	struct unit **first = bucket(a, index);
+
+	u->index = index;
+	u->next_in_bucket = *first;
+	*first = u;
+}
+
+struct unit *unit_by_index(struct agent *a, uint32_t index)
+{
+	struct unit *u = *bucket(a, index);
+
+	while (u && u->index != index)
+		u = u->next_in_bucket;
+	return u;
+}
+
 void unit_forget(struct agent *a, struct unit *u)
 {
-	struct unit **at = &a->units;
+	struct unit **at = &a->units, **in = bucket(a, u->index);
 
 	while (*at != u)
 		at = &(*at)->next;
 	*at = u->next;
+	while (*in && *in != u) /* it may have no place yet */
+		in = &(*in)->next_in_bucket;
+	if (*in)
+		*in = u->next_in_bucket;
 	unit_unmake(a, u);
 }
 
@@ -99,7 +126,7 @@ uint64_t socket_netns(int fd)
 	return cookie;
 }
 
-int unit_deliver(struct agent *a, const struct unit *u)
+int unit_deliver(struct agent *a, struct unit *u)
 {
 	for (unsigned int i = 0; i < u->count; i++) {
 		int r = space_deliver(a, u->space, u->flows[i].daddr);
@@ -110,21 +137,15 @@ int unit_deliver(struct agent *a, const struct unit *u)
 			space_undeliver(a, u->space, u->flows[--i].daddr);
 		return r;
 	}
+	u->delivered = true;
 	return 0;
 }
 
-void unit_undeliver(struct agent *a, const struct unit *u)
+void unit_undeliver(struct agent *a, struct unit *u)
 {
-	for (unsigned int i = 0; i < u->count; i++)
+	for (unsigned int i = 0; u->delivered && i < u->count; i++)
 		space_undeliver(a, u->space, u->flows[i].daddr);
-}
-
-struct unit *unit_by_index(struct agent *a, uint32_t index)
-{
-	for (struct unit *u = a->units; u; u = u->next)
-		if (u->index == index)
-			return u;
-	return NULL;
+	u->delivered = false;
 }
 
 bool address_moves(const struct agent *a, const uint8_t addr[16])
@@ -168,6 +189,15 @@ void unit_drop(struct agent *a, uint32_t index)
 	unit_free(&a->dp, index);
 }
 
+/* In a network namespace of their own anybody may make a socket of any name: it takes over only what
+ * was in that very namespace. */
+static bool same_space(const struct agent *a, uint32_t held, const struct unit *u,
+		       const struct unit *by)
+{
+	return u ? u->space == by->space :
+		   by->space->own || unit_record(&a->dp, held)->netns == by->space->cookie;
+}
+
 /* Given up; or of another socket, which has ended though its application has not noticed yet: a
  * namespace has one socket a tuple. One in a move, of an earlier agent too, is neither. */
 static bool is_over(struct agent *a, const struct unit *u, const struct ferry_flow *flow,
@@ -181,9 +211,9 @@ static bool is_over(struct agent *a, const struct unit *u, const struct ferry_fl
 /* The entry that this flow has here already: one of an earlier connection may go (a tombstone, or a
  * unit that is over), and its epoch is the one to be above; what lives here or is in a move keeps
  * the flow. */
-static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint64_t cookie,
-			 uint32_t *epoch)
+static int may_take_over(struct agent *a, const struct unit *by, unsigned int i, uint32_t *epoch)
 {
+	const struct ferry_flow *flow = &by->flows[i];
 	uint32_t held = table_find(&a->dp.flows, flow);
 	uint64_t word = held ? unit_word(&a->dp, held) : 0;
 	uint32_t state = FERRY_WORD_STATE(word);
@@ -191,7 +221,9 @@ static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint64_
 
 	if (!held)
 		return 0;
-	if (u ? !is_over(a, u, flow, cookie) :
+	if (!same_space(a, held, u, by))
+		return -EEXIST;
+	if (u ? !is_over(a, u, flow, by->cookies[i]) :
 		state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
 		return -EEXIST;
 	if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
@@ -221,7 +253,8 @@ static uint32_t adoptable(struct agent *a, const struct unit *by)
 	struct unit *u = held ? unit_by_index(a, held) : NULL;
 
 	if (!held || FERRY_WORD_STATE(unit_word(&a->dp, held)) != FERRY_LOCAL ||
-	    unit_record(&a->dp, held)->flows != by->count || (u && (u->app || u->move)))
+	    unit_record(&a->dp, held)->flows != by->count || !same_space(a, held, u, by) ||
+	    (u && (u->app || u->move)))
 		return 0;
 	for (unsigned int i = 1; i < by->count; i++)
 		if (table_find(&a->dp.flows, &by->flows[i]) != held)
@@ -244,13 +277,14 @@ static void adopt(struct agent *a, struct unit *u, uint32_t held)
 	}
 	memcpy(u->uuid, r->uuid, 16);
 	r->app = (uint64_t)app_pid(u->app);
-	u->index = held;
-	u->moved = true;
+	unit_place(a, u, held);
+	u->moved = r->role != FERRY_ROLE_NONE;
 	while (!unit_swap(&a->dp, held, word, FERRY_WORD(epoch, FERRY_LOCAL, 0))) {
 		word = unit_word(&a->dp, held); /* the datapath raised it */
 		epoch = FERRY_WORD_EPOCH(word) + 1;
 	}
-	converge_tell(a, u->uuid, u->flows, u->count, epoch, a->config.self->number, 0);
+	if (u->moved)
+		converge_tell(a, u->uuid, u->flows, u->count, epoch, a->config.self->number, 0);
 }
 
 static int refuse(const char **refusal, const char *id)
@@ -280,13 +314,14 @@ static int identify(struct unit *u, const int *fds, const struct ferry_app_socke
 /* Word and record first, then the flows. All or nothing. */
 static int enter(struct agent *a, struct unit *u, uint32_t epoch, const char **refusal)
 {
+	uint32_t index = unit_alloc(&a->dp);
 	struct ferry_record *r;
 	unsigned int done = 0;
 	int e = 0;
 
-	u->index = unit_alloc(&a->dp);
-	if (!u->index)
+	if (!index)
 		return refuse(refusal, "table-full");
+	unit_place(a, u, index);
 	r = unit_record(&a->dp, u->index);
 	memcpy(r->uuid, u->uuid, 16);
 	r->flows = u->count;
@@ -312,7 +347,6 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 	       const char **refusal)
 {
 	struct unit *u = unit_new(a, app, handle, count);
-	bool delivered = false;
 	uint32_t epoch = 0, held = 0;
 	int r;
 
@@ -323,11 +357,10 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 	r = r || !access_offer(a, u) ? r : refuse(refusal, "user-limit");
 	held = r ? 0 : adoptable(a, u);
 	for (unsigned int i = 0; !r && !held && i < count; i++)
-		if (may_take_over(a, &u->flows[i], u->cookies[i], &epoch))
+		if (may_take_over(a, u, i, &epoch))
 			r = refuse(refusal, "flow-owned");
 	if (!r && unit_deliver(a, u))
 		r = refuse(refusal, "addr-unavailable");
-	delivered = !r;
 	if (!r && held) {
 		adopt(a, u, held);
 	} else if (!r) {
@@ -335,8 +368,7 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 		r = enter(a, u, epoch + 1, refusal);
 	}
 	if (r) {
-		if (delivered)
-			unit_undeliver(a, u);
+		unit_undeliver(a, u);
 		unit_forget(a, u);
 		return r;
 	}

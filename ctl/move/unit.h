@@ -16,11 +16,11 @@ struct move;
 struct space;
 
 struct unit {
-	struct unit *next;
+	struct unit *next, *next_in_bucket;
 	struct app *app; /* NULL: nobody holds it; it ends with its connections (ending.c) */
 	uid_t uid;       /* the application's, also of one that gave it up */
 	uint32_t handle; /* the application's name for it */
-	uint32_t index;  /* in the dataplane */
+	uint32_t index;  /* in the dataplane: unit_place() */
 	uint8_t uuid[16];
 	unsigned int count, taken; /* taken: flows found in the tables (adopt.c) */
 	struct ferry_flow *flows;
@@ -28,6 +28,7 @@ struct unit {
 	uint64_t *cookies; /* SO_COOKIE: a borrowed descriptor is the one that was offered */
 	struct space *space; /* the network namespace of its sockets */
 	uint64_t since_ns; /* without an application: since then */
+	bool delivered;    /* holds its addresses */
 	bool moved;        /* the others know of it, or may: they are told where it is */
 	struct move *move;
 };
@@ -48,6 +49,8 @@ void unit_forget(struct agent *a, struct unit *u);
 void unit_give_up(struct unit *u);
 /* Its connections have ended: flows, word and addresses go, the other nodes are told. */
 void unit_withdraw(struct agent *a, struct unit *u);
+/* Its index is that from here on. */
+void unit_place(struct agent *a, struct unit *u, uint32_t index);
 struct unit *unit_find(struct agent *a, const uint8_t uuid[16]);
 
 /* Deletes every flow that names the unit, and the unit. */
@@ -57,8 +60,9 @@ uint64_t socket_cookie(int fd);
 /* adopt.c: what an earlier agent left (resume.h). 0 or -errno. */
 int units_adopt(struct agent *a);
 /* All of the unit's addresses, deliverable or not any more. */
-int unit_deliver(struct agent *a, const struct unit *u);
-void unit_undeliver(struct agent *a, const struct unit *u);
+int unit_deliver(struct agent *a, struct unit *u);
+/* Where it holds them. */
+void unit_undeliver(struct agent *a, struct unit *u);
 uint64_t socket_netns(int fd);
 /* The unit that is served from here, or still in a move from here, with this index, or NULL. */
 struct unit *unit_by_index(struct agent *a, uint32_t index);

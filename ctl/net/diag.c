@@ -78,13 +78,14 @@ static ssize_t ask(int fd, const struct nlmsghdr *h, char *buf, size_t size)
 	return n < 0 ? -errno : n;
 }
 
-int diag_has_socket(int fd, const struct ferry_flow *flow)
+/* 1, 0 or -errno: -ENOENT both where there is none and where nobody in the kernel knows. */
+static int look_up(int fd, const struct ferry_flow *flow)
 {
 	_cleanup_close_ int own =
 		fd >= 0 ? -1 : socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	char request[512] = {}, buf[8192];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(request);
-	struct question q = { .flow = flow };
+	struct question q = { .flow = flow, .found = -EPROTO }; /* no answer is no "no" */
 	ssize_t n;
 
 	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
@@ -96,7 +97,34 @@ int diag_has_socket(int fd, const struct ferry_flow *flow)
 	n = ask(fd < 0 ? own : fd, h, buf, sizeof(buf));
 	if (n < 0)
 		return (int)n;
-	if (mnl_cb_run(buf, (size_t)n, sequence, 0, on_socket, &q) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	return q.found;
+	return mnl_cb_run(buf, (size_t)n, sequence, 0, on_socket, &q) < 0 ? -errno : q.found;
+}
+
+bool diag_answers(uint8_t proto)
+{
+	static bool known[256];
+	int type = proto == IPPROTO_UDP ? SOCK_DGRAM : SOCK_STREAM;
+	_cleanup_close_ int fd = known[proto] ? -1 : socket(AF_INET, type | SOCK_CLOEXEC, proto);
+	struct ferry_flow f = { .proto = proto };
+	struct sockaddr_storage ss;
+	socklen_t size = sizeof(struct sockaddr_in);
+
+	if (known[proto])
+		return true;
+	memset(f.saddr + 10, 0xff, 2);
+	addr_to_sockaddr(f.saddr, 0, false, &ss); /* any address, a port that is free */
+	if (fd < 0 || bind(fd, (struct sockaddr *)&ss, size) ||
+	    (type == SOCK_STREAM && listen(fd, 1)) ||
+	    getsockname(fd, (struct sockaddr *)&ss, &size) ||
+	    addr_from_sockaddr(&ss, f.daddr, &f.dport))
+		return false;
+	known[proto] = look_up(-1, &f) >= 0;
+	return known[proto];
+}
+
+int diag_has_socket(int fd, const struct ferry_flow *flow)
+{
+	int r = look_up(fd, flow);
+
+	return r != -ENOENT ? r : diag_answers(flow->proto) ? 0 : -EOPNOTSUPP;
 }

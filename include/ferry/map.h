@@ -52,7 +52,7 @@ struct ferry_record {
 	__u8 uuid[16];
 	__u8 move_id[16];   /* random per attempt */
 	__u8 peer_boot[16]; /* the peer's boot id; not read yet */
-	__u64 deadline;     /* of a park, not read yet; GONE: when it is forgotten */
+	__u64 deadline;     /* 5 s after the fence, or after it was heard of; GONE: to be forgotten */
 	__u64 app;    /* the application's pid, namespaced as the agent sees it */
 	__u64 netns;  /* cookie of the namespace of its sockets */
 	__u64 parked; /* datapath: packets parked; none yet */

@@ -24,7 +24,8 @@ static int on_message(enum message type, const Peer__Move *m, const uint8_t *tra
 {
 	struct repair_image images[FERRY_UNIT_SOCKETS] = {}, *i = images;
 	size_t n = trailer && m->n_sockets <= FERRY_UNIT_SOCKETS ? m->n_sockets : 0, queues = 0;
-	int r = n ? images_unpack(images, m, type == MSG_PREPARE ? trailer : NULL, size) : 1;
+	const uint8_t *queued = type == MSG_PREPARE ? trailer : NULL;
+	int r = n ? images_unpack(images, (unsigned int)n, m, queued, size) : 1;
 
 	MUST(arg && m->uuid.len == 16 && (trailer || size) && (!size || type == MSG_PREPARE));
 	for (; n--; free(i->recv), free(i++->send)) {

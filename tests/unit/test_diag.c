@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * diag_has_socket() on real sockets, in a network namespace of the test's own: exactly the tuple's
- * own socket is found, never a listener or a socket on any address in its stead.
+ * own socket is found, never a listener or a socket on any address in its stead; and what is no
+ * answer is not taken for one.
  */
 #include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/netlink.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -123,11 +127,38 @@ static void a_datagram_socket_is_found_by_its_name(void **state)
 	check_udp(loopback[0], true);
 }
 
+static void no_answer_is_no_no(void **state)
+{
+	/* whoever shares a lent socket may have every answer cut to its first octets */
+	struct sock_filter cut[] = { { BPF_RET | BPF_K, 0, 0, 8 } };
+	struct sock_fprog program = { 1, cut };
+	int lent = socket(AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG);
+	int fd = bound(loopback[0], SOCK_DGRAM, false);
+	struct ferry_flow f = flow_of(fd, IPPROTO_UDP, false), other = f;
+
+	(void)state;
+	other.dport ^= htons(1);
+	assert_int_equal(diag_has_socket(lent, &f), 1);
+	assert_int_equal(diag_has_socket(lent, &other), 0);
+	assert_int_equal(setsockopt(lent, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)),
+			 0);
+	assert_true(diag_has_socket(lent, &f) < 0);
+	assert_true(diag_has_socket(lent, &other) < 0);
+	/* the kernel says the same of a protocol that it has no module for as of no socket */
+	other.proto = 253; /* RFC 3692: of nobody's */
+	assert_int_equal(diag_has_socket(-1, &other), -EOPNOTSUPP);
+	assert_false(diag_answers(other.proto));
+	assert_true(diag_answers(IPPROTO_TCP) && diag_answers(IPPROTO_UDP));
+	close(lent);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_state_of_a_connection_counts),
 		cmocka_unit_test(a_datagram_socket_is_found_by_its_name),
+		cmocka_unit_test(no_answer_is_no_no),
 	};
 
 	if (unshare(CLONE_NEWNET) || system("ip link set lo up")) {

@@ -156,13 +156,15 @@ static void there_and_back(void **state)
 	m = peer__move__unpack(NULL, w.body_size, w.body);
 	assert_non_null(m);
 	assert_int_equal(images_trailer(m), w.size);
-	assert_int_equal(images_unpack(back, m, w.trailer, w.size), 0);
+	assert_int_equal(images_unpack(back, COUNT, m, w.trailer, w.size), 0);
 	for (int i = 0; i < COUNT; i++)
 		same(&images[i], &back[i]);
 	clear(back);
 	/* identity only, as in PREFLIGHT: no queue, no datagram */
 	memset(back, 0, sizeof(back));
-	assert_int_equal(images_unpack(back, m, NULL, 0), 0);
+	assert_int_equal(images_unpack(back, COUNT, m, NULL, 0), 0);
+	/* of a move that has room for fewer: not one is written past its end */
+	assert_int_equal(images_unpack(NULL, COUNT - 1, m, NULL, 0), -EPROTO);
 	for (int i = 0; i < COUNT; i++) {
 		assert_memory_equal(&images[i].flow, &back[i].flow, sizeof(back[i].flow));
 		assert_true(!back[i].recv && !back[i].send && !back[i].datagrams);
@@ -286,7 +288,7 @@ static void lies_are_refused(void **state)
 			if (was.n_datagrams)
 				first = *was.datagrams[0];
 			if (tell(lie, m, i, &size) &&
-			    images_unpack(back, m, w.trailer, size) != -EPROTO)
+			    images_unpack(back, COUNT, m, w.trailer, size) != -EPROTO)
 				fail_msg("%s: taken on %s", lies[lie], flows[i]);
 			clear(back);
 			*m = copy;
@@ -330,7 +332,8 @@ static void flow_of_any_message(void **state)
 			memcpy(trailer, w.trailer, size);
 		m = peer__move__unpack(NULL, w.body_size, body);
 		if (m && m->n_sockets <= ARRAY_SIZE(back))
-			taken += !images_unpack(back, m, trailer, size);
+			taken += !images_unpack(back, (unsigned int)m->n_sockets, m, trailer,
+						size);
 		for (size_t k = 0; k < ARRAY_SIZE(back); k++)
 			repair_image_clear(&back[k]);
 		if (m)
