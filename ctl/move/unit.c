@@ -165,6 +165,15 @@ void unit_drop(struct agent *a, uint32_t index)
 	unit_free(&a->dp, index);
 }
 
+/* In a network namespace of their own anybody may make a socket of any name: it takes over only what
+ * was in that very namespace. */
+static bool same_space(const struct agent *a, uint32_t held, const struct unit *u,
+		       const struct unit *by)
+{
+	return u ? u->space == by->space :
+		   by->space->own || unit_record(&a->dp, held)->netns == by->space->cookie;
+}
+
 /* Given up; or of another socket, which has ended though its application has not noticed yet: a
  * namespace has one socket a tuple. One in a move, of an earlier agent too, is neither. */
 static bool is_over(struct agent *a, const struct unit *u, const struct ferry_flow *flow,
@@ -178,9 +187,9 @@ static bool is_over(struct agent *a, const struct unit *u, const struct ferry_fl
 /* The entry that this flow has here already: one of an earlier connection may go (a tombstone, or a
  * unit that is over), and its epoch is the one to be above; what lives here or is in a move keeps
  * the flow. */
-static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint64_t cookie,
-			 uint32_t *epoch)
+static int may_take_over(struct agent *a, const struct unit *by, unsigned int i, uint32_t *epoch)
 {
+	const struct ferry_flow *flow = &by->flows[i];
 	uint32_t held = table_find(&a->dp.flows, flow);
 	uint64_t word = held ? unit_word(&a->dp, held) : 0;
 	uint32_t state = FERRY_WORD_STATE(word);
@@ -188,7 +197,9 @@ static int may_take_over(struct agent *a, const struct ferry_flow *flow, uint64_
 
 	if (!held)
 		return 0;
-	if (u ? !is_over(a, u, flow, cookie) :
+	if (!same_space(a, held, u, by))
+		return -EEXIST;
+	if (u ? !is_over(a, u, flow, by->cookies[i]) :
 		state != FERRY_REMOTE && state != FERRY_GONE && state != FERRY_FREE)
 		return -EEXIST;
 	if (FERRY_NEWER(FERRY_WORD_EPOCH(word), *epoch))
@@ -218,7 +229,8 @@ static uint32_t adoptable(struct agent *a, const struct unit *by)
 	struct unit *u = held ? unit_by_index(a, held) : NULL;
 
 	if (!held || FERRY_WORD_STATE(unit_word(&a->dp, held)) != FERRY_LOCAL ||
-	    unit_record(&a->dp, held)->flows != by->count || (u && (u->app || u->move)))
+	    unit_record(&a->dp, held)->flows != by->count || !same_space(a, held, u, by) ||
+	    (u && (u->app || u->move)))
 		return 0;
 	for (unsigned int i = 1; i < by->count; i++)
 		if (table_find(&a->dp.flows, &by->flows[i]) != held)
@@ -256,6 +268,15 @@ static int refuse(const char **refusal, const char *id)
 	return -EINVAL;
 }
 
+bool flows_differ(const struct ferry_flow *flows, unsigned int count)
+{
+	for (unsigned int i = 1; i < count; i++)
+		for (unsigned int k = 0; k < i; k++)
+			if (!memcmp(&flows[k], &flows[i], sizeof(flows[i])))
+				return false;
+	return true;
+}
+
 static int identify(struct unit *u, const int *fds, const struct ferry_app_socket *sockets,
 		    const char **refusal)
 {
@@ -271,7 +292,7 @@ static int identify(struct unit *u, const int *fds, const struct ferry_app_socke
 		u->cookies[i] = socket_cookie(fds[i]);
 		memcpy(u->roles[i], sockets[i].role, sizeof(u->roles[i]) - 1);
 	}
-	return 0;
+	return flows_differ(u->flows, u->count) ? 0 : refuse(refusal, "flow-owned");
 }
 
 /* Word and record first, then the flows. All or nothing. */
@@ -319,7 +340,7 @@ int unit_offer(struct agent *a, struct app *app, uint32_t handle, const int *fds
 	r = r || !access_offer(a, u) ? r : refuse(refusal, "user-limit");
 	held = r ? 0 : adoptable(a, u);
 	for (unsigned int i = 0; !r && !held && i < count; i++)
-		if (may_take_over(a, &u->flows[i], u->cookies[i], &epoch))
+		if (may_take_over(a, u, i, &epoch))
 			r = refuse(refusal, "flow-owned");
 	if (!r && unit_deliver(a, u))
 		r = refuse(refusal, "addr-unavailable");
