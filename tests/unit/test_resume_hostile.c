@@ -283,6 +283,15 @@ static void no_descriptor_to_spare(void **state)
 	resume_with(&w.one, FERRY_RESUME_LENT, l.pair.server);
 	assert_int_equal(heard(&w.one).type, 0); /* the origin is asked */
 	assert_ptr_equal(w.a.moves->app, w.one.app);
+	/* nor does another unit's misfortune end it: the sockets are there, and so it is waited for */
+	assert_true(tell(&w.one, FERRY_APP_RESUME, 1, FERRY_RESUME_LENT, none, NULL, 0, true) < 0);
+	close_app(&w, &w.one);
+	assert_int_equal(FERRY_WORD_STATE(unit_word(&w.a.dp, l.index)), FERRY_PREPARED);
+	assert_non_null(w.a.moves);
+	open_app(&w, &w.one, "one", w.a.netns);
+	resume_with(&w.one, FERRY_RESUME_LENT, l.pair.server);
+	assert_int_equal(heard(&w.one).type, 0);
+	assert_ptr_equal(w.a.moves->app, w.one.app);
 	pair_close(&l.pair);
 	world_close(&w);
 }
