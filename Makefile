@@ -124,7 +124,7 @@ $(T)/test_estimate: $(OBJ)/ctl/move/estimate.o
 $(T)/test_unit_word $(T)/test_pins: $(DATAPLANE) $(BASE)
 $(T)/test_rights $(T)/test_config $(T)/test_config_files $(T)/test_image $(T)/test_channel \
 	$(T)/test_frame $(T)/test_tls $(T)/test_pki $(T)/test_limits \
-	$(T)/test_repair $(T)/test_resume $(T)/test_resume_hostile \
+	$(T)/test_repair $(T)/test_resume $(T)/test_resume_hostile $(T)/test_adopt \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
 $(T)/test_libferry $(T)/test_libferry_arrive $(T)/test_libferry_resume \
 	$(T)/test_libferry_callbacks: $(LIB)
