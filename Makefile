@@ -127,9 +127,10 @@ $(T)/test_converge: $(call src,ctl/move/converge.c ctl/move/image.c ctl/agent/co
 	$(OBJ)/build/gen/peer.pb-c.o
 $(T)/test_rights $(T)/test_config $(T)/test_config_files $(T)/test_image $(T)/test_channel \
 	$(T)/test_frame $(T)/test_tls $(T)/test_pki $(T)/test_limits \
-	$(T)/test_repair \
+	$(T)/test_repair $(T)/test_resume $(T)/test_resume_hostile $(T)/test_adopt \
 	$(T)/test_repair_check $(T)/test_diag: $(CTL)
-$(T)/test_libferry $(T)/test_libferry_arrive $(T)/test_libferry_resume: $(LIB)
+$(T)/test_libferry $(T)/test_libferry_arrive $(T)/test_libferry_resume \
+	$(T)/test_libferry_callbacks: $(LIB)
 $(T)/test_packet: $(call src,tests/packet/rows*.c tests/packet/egress.c tests/packet/corpus.c \
 	tests/packet/steps.c) $(PACKET_ENV)
 $(T)/test_race: $(PACKET_ENV)

@@ -82,9 +82,13 @@ class World:
         self.restarts += 1
 
     def up(self, *hosts):
-        for host in hosts:
-            wait_for(f"agent {host} to be ready: {self.fleet.log(host)[-300:]}",
-                     lambda h=host: self.fleet.ready(h), 20)
+        try:
+            for host in hosts:
+                wait_for(f"agent {host} to be ready", lambda h=host: self.fleet.ready(h), 20)
+        except Failure as e:
+            ends = {h: p.poll() for h, p in self.fleet.agents.items()}
+            logs = {h: self.fleet.log(h)[-900:] for h in ("a", "b", "i")}
+            raise Failure(f"{e}; exit codes: {ends}; faults: {self.fleet.faults}; logs: {logs}")
 
     def settled(self):
         local, moving = owners(self.fleet)

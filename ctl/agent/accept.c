@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A listener without a descriptor to spare: the connection stays in the backlog, so that the loop
- * would find the listener readable again at once, and do nothing else.
+ * What both listeners have in common. Without a descriptor to spare the connection stays in the
+ * backlog, so that the loop would find the listener readable again at once, and do nothing else.
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 #include "agent/agent.h"
 #include "base/log.h"
+
+bool is_listener(int fd, int type)
+{
+	int is_type = 0, accepts = 0;
+	socklen_t size = sizeof(int);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &is_type, &size) && is_type == type &&
+	       !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &size) && accepts;
+}
 
 #define FULL_US 100000
 

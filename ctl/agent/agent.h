@@ -41,6 +41,8 @@ struct agent {
 
 /* accept.c: accept() has failed; where descriptors are short, it is not tried again at once. */
 void accept_later(sd_event_source *listener, int error);
+/* Whether it is a socket of this type that accepts. */
+bool is_listener(int fd, int type);
 
 /* app_io.c: applications and commands on the UNIX socket. */
 int app_listen(struct agent *a, const char *path);

@@ -247,16 +247,17 @@ static int on_resume(struct app *app, const struct ferry_app_message *m, struct 
 	const char *refusal = NULL;
 	uint8_t none[16] = {};
 	char uuid[UUID_TEXT];
+	int e;
 
 	if (!m->count || unit_of(app, m->id) || (m->count != in->count && !in->cut) ||
 	    m->result < 0 || m->result > FERRY_RESUME_LENT || in->cut) {
 		close_fd(&r.bundle);
 		return in->cut ? -EMFILE : -EPROTO; /* it will come again, and with it the unit */
 	}
-	resume(app->agent, &r, &refusal);
+	e = resume(app->agent, &r, &refusal);
 	close_fd(&r.bundle);
-	if (!refusal)
-		return 0;
+	if (e || !refusal)
+		return e;
 	log_info("unit %s of '%s' (pid %d) not resumed: %s", uuid_text(m->uuid, uuid), app->kind,
 		 app->peer.pid, refusal);
 	return m->result == FERRY_RESUME_LENT ?
@@ -273,6 +274,8 @@ static int on_lent(struct app *app, const struct ferry_app_message *m, struct re
 		app->bundle = TAKE_FD(in->fds[0]);
 		return 0;
 	}
+	if (m->type == FERRY_APP_BUNDLE && !m->id && in->cut)
+		return -EMFILE; /* its RESUME would look like one of a set that was never filled */
 	if (!move || move->app != app)
 		return 0; /* ended meanwhile; what was lent is closed with the message */
 	if (m->type == FERRY_APP_BUNDLE) {

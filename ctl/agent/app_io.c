@@ -258,9 +258,22 @@ static int open_listener(struct agent *a, const char *path, int *fd)
 	return r ? r : own(a, path);
 }
 
+/* What was handed on, where it is this listener; else -1. */
+static int handed_listener(const char *path)
+{
+	_cleanup_close_ int fd = upgrade_handed(HANDED_APP);
+	struct sockaddr_un un = {};
+	socklen_t size = sizeof(un) - 1;
+
+	if (!is_listener(fd, SOCK_SEQPACKET) || getsockname(fd, (struct sockaddr *)&un, &size) ||
+	    un.sun_family != AF_UNIX || strcmp(un.sun_path, path))
+		return -1;
+	return TAKE_FD(fd);
+}
+
 int app_listen(struct agent *a, const char *path)
 {
-	int fd = upgrade_handed(HANDED_APP);
+	int fd = handed_listener(path);
 	int r = fd < 0 ? open_listener(a, path, &fd) : 0;
 
 	if (!r)

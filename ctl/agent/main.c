@@ -270,6 +270,17 @@ static int run(struct agent *a, const char *socket_path, char **argv, const char
 	return r;
 }
 
+/* As soon as there is a process, whoever started it may tell it to upgrade: it will, once it serves,
+ * where the signal would end it now. */
+static void hold_hangup(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 /* A unit in a move is up to 253 descriptors here; no other process pays for a high limit. */
 static void raise_limit(void)
 {
@@ -305,6 +316,7 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "/run/ferry/%s.sock", o.node);
 	if (o.detach)
 		return detach_node(o.node, o.socket ? o.socket : path, o.force);
+	hold_hangup();
 	if (rights_user(o.user, &a.user, error, sizeof(error)) ||
 	    rights_start(error, sizeof(error)) ||
 	    config_load(&a.config, o.config, o.node, error, sizeof(error))) {

@@ -236,7 +236,7 @@ static int handed_listener(const struct config_node *self)
 	uint8_t addr[16];
 	uint16_t port;
 
-	if (fd < 0 || getsockname(fd, (struct sockaddr *)&ss, &size) ||
+	if (!is_listener(fd, SOCK_STREAM) || getsockname(fd, (struct sockaddr *)&ss, &size) ||
 	    addr_from_sockaddr(&ss, addr, &port) || memcmp(addr, self->address[0], 16) ||
 	    ntohs(port) != self->port)
 		return -1;

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,44 @@ static int exec_program(void)
 	return r;
 }
 
+static int check_devices(const char (*devices)[IFNAMSIZ], unsigned int n, char *error, size_t size)
+{
+	for (unsigned int i = 0; i < n; i++)
+		if (!if_nametoindex(devices[i])) {
+			snprintf(error, size, "no device %s in this network namespace", devices[i]);
+			return -ENODEV;
+		}
+	return 0;
+}
+
+/* What the next agent would not start with, as far as it can be known beforehand: then there would
+ * be none. */
+static int check_next(struct agent *a, const struct config *next, char *error, size_t size)
+{
+	const struct config_node *self = next->self;
+	bool ours = false, others = false;
+	char text[ADDR_TEXT];
+	int r = check_devices(self->interfaces, self->n_interfaces, error, size);
+
+	r = r ? r : check_devices(self->tunnel, self->n_tunnel, error, size);
+	if (r)
+		return r;
+	if (self->number != a->dp.control.node) {
+		snprintf(error, size,
+			 "the node's tables are of number %u, the configuration says %u: "
+			 "a number changes with --detach only",
+			 a->dp.control.node, self->number);
+		return -EINVAL;
+	}
+	if (next->n_nodes > 1 && !rtnl_address(&a->rtnl, self->address[0], &ours, &others) &&
+	    !ours && !others) {
+		snprintf(error, size, "no device here has the node's address %s",
+			 addr_text(self->address[0], text));
+		return -EADDRNOTAVAIL;
+	}
+	return peers_check(a, next, error, size);
+}
+
 static int on_hangup(sd_event_source *s, const struct signalfd_siginfo *si, void *arg)
 {
 	struct agent *a = arg;
@@ -136,7 +175,7 @@ static int on_hangup(sd_event_source *s, const struct signalfd_siginfo *si, void
 	(void)s, (void)si;
 	r = config_load(&next, config_path, a->config.self->name, error, sizeof(error));
 	if (!r)
-		r = peers_check(a, &next, error, sizeof(error));
+		r = check_next(a, &next, error, sizeof(error));
 	config_free(&next);
 	if (r) {
 		log_error("not upgraded: %s", error);

@@ -41,6 +41,11 @@ static int choose_control(struct dataplane *d, const struct dataplane_settings *
 			return dataplane_fail(-EINVAL, "%s was pinned for node number %u, the "
 						       "configuration says %u: detach it first",
 					      d->root, d->control.node, s->node);
+		if (strncmp(d->control.name, s->name, sizeof(d->control.name) - 1))
+			return dataplane_fail(-EINVAL, "the pins that were handed on for %s are those "
+						       "of node %.31s: end its agent, start this one "
+						       "without them",
+					      d->root, d->control.name);
 		return 0;
 	}
 	d->control = (struct ferry_control){
@@ -125,8 +130,20 @@ static void apply_steer(struct steer_bpf *skel, const struct dataplane *d,
 	memcpy((void *)&skel->rodata->cfg_tag, s->tag, 8);
 }
 
+/* Like the other tables, it keeps the size that it was made with. */
+static uint32_t stash_size(const struct dataplane *d, const struct dataplane_settings *s)
+{
+	char path[PIN_PATH];
+	struct bpf_map_info info = {};
+	uint32_t size = sizeof(info);
+	_cleanup_close_ int fd = bpf_obj_get(pin_path(d, map_names[MAP_STASH], path));
+
+	return fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &size) ? info.max_entries : s->stash;
+}
+
 static int load(struct dataplane *d, const struct dataplane_settings *s)
 {
+	uint32_t stash = stash_size(d, s);
 	int r;
 
 	d->steer = steer_bpf__open();
@@ -136,8 +153,8 @@ static int load(struct dataplane *d, const struct dataplane_settings *s)
 	apply_steer(d->steer, d, s);
 	APPLY(d->egress->rodata, d, s);
 	d->egress->rodata->cfg_spaces = s->spaces;
-	r = size_maps(d, d->steer->obj, s->stash);
-	r = r ? r : size_maps(d, d->egress->obj, s->stash);
+	r = size_maps(d, d->steer->obj, stash);
+	r = r ? r : size_maps(d, d->egress->obj, stash);
 	r = r ? r : set_pins(d, d->steer->obj);
 	/* steer makes and pins every map, egress finds them */
 	r = r ? r : steer_bpf__load(d->steer);
@@ -215,7 +232,7 @@ int dataplane_open(struct dataplane *d, const struct dataplane_settings *s)
 		dataplane_close(d);
 		return r;
 	}
-	d->flows.stash_max = s->stash;
+	d->flows.stash_max = bpf_map__max_entries(d->steer->maps.stash);
 	d->flows.grace = grace_for_table;
 	d->flows.grace_arg = d;
 	/* what an earlier agent freed is not known: nobody may still be looking at it */

@@ -21,6 +21,7 @@
 #define OPEN_TIMEOUT_MS 2000
 #define RETRY_MIN_MS 10 /* then twice as long each time */
 #define RETRY_MAX_MS 1000
+#define TELL_AGAIN_MS 100
 #define RUN "/run/ferry"
 
 /* The socket of the only agent on this machine; NULL where there is none, or more than one. */
@@ -240,6 +241,13 @@ void lib_want_room(struct ferry *f, bool want)
 
 	if (f->fd >= 0)
 		epoll_ctl(f->epoll, EPOLL_CTL_MOD, f->fd, &event);
+}
+
+void lib_tell_again(struct ferry *f, bool again)
+{
+	if (f->link == LINK_UP && (again || f->again))
+		set_timer(f, again ? TELL_AGAIN_MS : 0);
+	f->again = again;
 }
 
 void ferry_close(struct ferry *f)

@@ -60,6 +60,7 @@ struct ferry {
 	void *arg;
 	struct ferry_unit *units;
 	unsigned int untold; /* units of which something is */
+	bool again;          /* the timer is for them */
 };
 
 struct ferry_unit *lib_unit_new(struct ferry *f, unsigned int count);
@@ -77,6 +78,8 @@ void lib_lost(struct ferry *f, int error);
 int lib_reconnect(struct ferry *f);
 /* Waits for room to send, or not. */
 void lib_want_room(struct ferry *f, bool want);
+/* Tries once more in a while what no descriptor says when it can be done, or not. */
+void lib_tell_again(struct ferry *f, bool again);
 
 /* resume.c: sends what is untold, as far as it goes. */
 void lib_tell(struct ferry *f);

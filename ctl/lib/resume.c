@@ -151,5 +151,8 @@ void lib_tell(struct ferry *f)
 			u->resuming = u->state != UNIT_OFFERED;
 		}
 	}
-	lib_want_room(f, r == -EAGAIN); /* any other failure is its end, which is read */
+	lib_want_room(f, r == -EAGAIN);
+	/* its end, which is read; or the kernel has no room for one more message or descriptor
+	 * under way (ETOOMANYREFS counts all of this user's, net/core/scm.c) */
+	lib_tell_again(f, r && r != -EAGAIN);
 }

@@ -69,10 +69,10 @@ int destination_preflight(struct move *m, const Peer__Move *msg, const uint8_t *
 
 	(void)trailer, (void)size;
 	fault_die(FAULT_DIE_DESTINATION, 0);
+	if (m->app || m->prepared || m->dry || msg->n_sockets != m->count)
+		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	if (msg->dry_run)
 		return dry_run_judge(m, msg);
-	if (m->app || m->prepared || msg->n_sockets != m->count)
-		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	m->epoch = msg->epoch;
 	if (images_unpack(m->images, m->count, msg, NULL, 0))
 		return move_refuse(m, "protocol", "PREFLIGHT does not decode");

@@ -109,14 +109,14 @@ static void look_at_units(struct agent *a, unsigned int look)
 	}
 }
 
-/* Prepared by an earlier agent, for an application that is gone with the sockets. */
+/* Prepared, by an earlier agent, too, for an application that is gone with the sockets. */
 static void look_at_moves(struct agent *a)
 {
 	for (struct move *m = a->moves, *next; m; m = next) {
 		next = m->next;
 		if (m->origin || !m->prepared || m->app || !move_ended(m))
 			continue;
-		move_refuse(m, "app-gone", "%s", "while its agent was down");
+		move_refuse(m, "app-gone", "%s", "and its sockets with it");
 		m->channel = nodes_channel(a, m->peer);
 		move_fail(m);
 	}

@@ -30,8 +30,6 @@ static void judge_socket(struct move *m, unsigned int i, uint32_t packet)
 
 int dry_run_judge(struct move *m, const Peer__Move *msg)
 {
-	if (m->dry || m->app || m->prepared)
-		return move_refuse(m, "protocol", "PREFLIGHT twice");
 	if (dry_run_new(m))
 		return move_refuse(m, "no-memory", "%s", "");
 	m->epoch = msg->epoch;

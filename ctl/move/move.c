@@ -360,12 +360,31 @@ bool moves_frozen(const struct agent *a)
 	return false;
 }
 
+/* It is prepared, and only the origin can say how it ends. The application may be there still, its
+ * connection ended for want of means here, and comes back; else its sockets are gone (ending.c). */
+static void wait_for_app(struct move *m)
+{
+	m->app = NULL;
+	m->request = 0;
+	for (unsigned int i = 0; i < m->count; i++) {
+		close_fd(&m->fds[i]);
+		repair_image_clear(&m->images[i]);
+	}
+	close_fd(&m->bundle);
+	unit_unmake(m->agent, m->spare);
+	m->spare = NULL;
+}
+
 void move_app_gone(struct agent *a, struct app *app)
 {
 	for (struct move *m = a->moves, *next; m; m = next) {
 		next = m->next;
 		if (m->origin ? !m->unit || m->unit->app != app || m->flipped : m->app != app)
 			continue;
+		if (!m->origin && m->prepared && !m->unit) {
+			wait_for_app(m);
+			continue;
+		}
 		move_refuse(m, "app-gone", "%s", "");
 		move_fail(m);
 	}

@@ -20,28 +20,30 @@ static uint32_t state_of(struct agent *a, uint32_t index)
 	return index ? FERRY_WORD_STATE(unit_word(&a->dp, index)) : FERRY_FREE;
 }
 
-/* The tuple is this unit's; image gets it. */
-static bool belongs(struct agent *a, int fd, uint32_t index, struct repair_image *image)
-{
-	return !repair_identify(fd, image) && table_find(&a->dp.flows, &image->flow) == index;
-}
-
-/* Every socket is one of the unit's, each once, and there is none besides. */
-static bool all_belong(struct agent *a, const struct resumed *r, uint32_t index)
+/* The tuple is this unit's, of the namespace that it is of; flow gets it. Others may have a socket
+ * of the same tuple in a namespace of their own. */
+static bool belongs(struct agent *a, int fd, uint32_t index, struct ferry_flow *flow)
 {
 	struct repair_image image;
 
-	if (!index || unit_record(&a->dp, index)->flows != r->count)
+	if (repair_identify(fd, &image) || table_find(&a->dp.flows, &image.flow) != index)
 		return false;
-	for (unsigned int i = 0; i < r->count; i++) {
-		if (!belongs(a, r->fds[i], index, &image) ||
-		    socket_netns(r->fds[i]) != app_space(r->app)->cookie)
+	*flow = image.flow;
+	return socket_netns(fd) == unit_record(&a->dp, index)->netns;
+}
+
+/* Every socket is one of the unit's, and each of its flows is there: then there is none besides. */
+static bool all_belong(struct agent *a, const struct resumed *r, uint32_t index)
+{
+	struct ferry_flow flows[FERRY_UNIT_SOCKETS];
+
+	if (!index || unit_record(&a->dp, index)->flows != r->count ||
+	    unit_record(&a->dp, index)->netns != app_space(r->app)->cookie)
+		return false;
+	for (unsigned int i = 0; i < r->count; i++)
+		if (!belongs(a, r->fds[i], index, &flows[i]))
 			return false;
-		for (unsigned int k = 0; k < i; k++)
-			if (socket_cookie(r->fds[k]) == socket_cookie(r->fds[i]))
-				return false;
-	}
-	return true;
+	return flows_differ(flows, r->count);
 }
 
 /* The unit as an earlier agent left it, which nobody has claimed yet. */
@@ -49,9 +51,7 @@ static struct unit *left(struct agent *a, const struct resumed *r, uint32_t inde
 {
 	struct unit *u = index ? unit_by_index(a, index) : NULL;
 
-	return u && !u->app && !u->move && u->space == app_space(r->app) && all_belong(a, r, index) ?
-		       u :
-		       NULL;
+	return u && !u->app && !u->move && all_belong(a, r, index) ? u : NULL;
 }
 
 static void take(struct agent *a, struct unit *u, const struct resumed *r)
@@ -147,28 +147,28 @@ static bool any_frozen(const struct resumed *r)
 	return false;
 }
 
-static void resume_quiesced(struct agent *a, struct resumed *r, const char **refusal)
+static int resume_quiesced(struct agent *a, struct resumed *r, const char **refusal)
 {
 	uint32_t index = unit_by_uuid(&a->dp, r->uuid), state = state_of(a, index);
 	struct unit *u = state == FERRY_LOCAL || state == FERRY_FENCED || state == FERRY_OPENING ?
 				 left(a, r, index) :
 				 NULL;
+	int e = 0;
 
 	if (u) {
 		take(a, u, r);
-		if (state != FERRY_LOCAL && abort_move(a, u, r)) {
-			u->app = NULL;
-			*refusal = "no-memory";
-			return;
-		}
-		say(r, FERRY_APP_ABORTED, u->uuid, "agent-restarted");
-	} else if (state == FERRY_REMOTE || state == FERRY_GONE || any_frozen(r)) {
+		if (state != FERRY_LOCAL)
+			e = abort_move(a, u, r);
+		if (!e)
+			say(r, FERRY_APP_ABORTED, u->uuid, "agent-restarted");
+	} else if (state == FERRY_REMOTE || state == FERRY_GONE || (!index && any_frozen(r))) {
 		/* frozen, and not known here any more: it went, and ended there. The role stays: that
 		 * the destination has it is not known yet (lost_since() in dispatch.c) */
 		close_moved(r);
 	} else {
 		offer(a, r, refusal);
 	}
+	return e;
 }
 
 static bool read_bundle(const struct resumed *r, struct ferry_bundle *head,
@@ -187,7 +187,6 @@ static struct move *orphan(struct agent *a, const struct resumed *r, const uint8
 {
 	for (struct move *m = a->moves; m; m = m->next)
 		if (!m->origin && m->prepared && !m->app && m->count == r->count &&
-		    m->space == app_space(r->app) &&
 		    !memcmp(m->uuid, r->uuid, 16) && !memcmp(m->id, id, 16))
 			return m;
 	return NULL;
@@ -219,7 +218,7 @@ static int adopt_move(struct move *m, struct resumed *r, const struct ferry_bund
 	return 0;
 }
 
-static void resume_lent(struct agent *a, struct resumed *r, const char **refusal)
+static int resume_lent(struct agent *a, struct resumed *r, const char **refusal)
 {
 	struct ferry_bundle_socket sockets[FERRY_APP_SOCKETS] = {};
 	struct ferry_bundle head = {};
@@ -229,23 +228,25 @@ static void resume_lent(struct agent *a, struct resumed *r, const char **refusal
 		    !memcmp(unit_record(&a->dp, index)->move_id, head.move_id, 16);
 	struct move *m = same && all_belong(a, r, index) ? orphan(a, r, head.move_id) : NULL;
 	struct unit *u = same && state_of(a, index) == FERRY_LOCAL ? left(a, r, index) : NULL;
+	int e = m ? adopt_move(m, r, sockets) : 0;
 
-	if (m && !adopt_move(m, r, sockets)) {
+	if (m && !e) {
 		move_in_doubt(m);
 	} else if (u) {
 		take(a, u, r);
 		app_say_lent(r->app, FERRY_APP_GO, 0, r->handle, u->uuid);
-	} else {
+	} else if (!m) {
 		*refusal = "state-changed"; /* never PREPARED, or given up since */
 	}
+	return e;
 }
 
-void resume(struct agent *a, struct resumed *r, const char **refusal)
+int resume(struct agent *a, struct resumed *r, const char **refusal)
 {
 	if (r->was == FERRY_RESUME_LENT)
-		resume_lent(a, r, refusal);
-	else if (r->was == FERRY_RESUME_QUIESCED)
-		resume_quiesced(a, r, refusal);
-	else
-		resume_ours(a, r, refusal);
+		return resume_lent(a, r, refusal);
+	if (r->was == FERRY_RESUME_QUIESCED)
+		return resume_quiesced(a, r, refusal);
+	resume_ours(a, r, refusal);
+	return 0;
 }

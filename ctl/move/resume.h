@@ -29,7 +29,8 @@ struct resumed {
 	int bundle; /* memfd of a lent set, -1 none */
 };
 
-/* Answers the application, or says in *refusal why not. */
-void resume(struct agent *a, struct resumed *r, const char **refusal);
+/* Answers the application, or says in *refusal why not. -errno: it cannot be judged now; a refusal
+ * were the end of the unit, so that the connection has to end, after which it comes again. */
+int resume(struct agent *a, struct resumed *r, const char **refusal);
 
 #endif

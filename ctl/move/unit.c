@@ -293,6 +293,15 @@ static int refuse(const char **refusal, const char *id)
 	return -EINVAL;
 }
 
+bool flows_differ(const struct ferry_flow *flows, unsigned int count)
+{
+	for (unsigned int i = 1; i < count; i++)
+		for (unsigned int k = 0; k < i; k++)
+			if (!memcmp(&flows[k], &flows[i], sizeof(flows[i])))
+				return false;
+	return true;
+}
+
 static int identify(struct unit *u, const int *fds, const struct ferry_app_socket *sockets,
 		    const char **refusal)
 {
@@ -308,7 +317,7 @@ static int identify(struct unit *u, const int *fds, const struct ferry_app_socke
 		u->cookies[i] = socket_cookie(fds[i]);
 		memcpy(u->roles[i], sockets[i].role, sizeof(u->roles[i]) - 1);
 	}
-	return 0;
+	return flows_differ(u->flows, u->count) ? 0 : refuse(refusal, "flow-owned");
 }
 
 /* Word and record first, then the flows. All or nothing. */
