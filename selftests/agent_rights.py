@@ -146,7 +146,7 @@ def claimed(fleet, group):
     wait_for("the application to be back", lambda: len(held.events("registered")) > before)
     for process in (client.process, held.process):
         fleet.stop(process, signal.SIGKILL)
-    return said == [str(OFFERED), "addr-unavailable"]
+    return said == [str(OFFERED), "flow-owned"]
 
 
 def foreign_address(fleet, group):

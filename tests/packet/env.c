@@ -157,6 +157,7 @@ static int load(struct env *e)
 	bpf_map__reuse_fd(g->maps.flows6, bpf_map__fd(s->maps.flows6));
 	bpf_map__reuse_fd(g->maps.stash, bpf_map__fd(s->maps.stash));
 	bpf_map__reuse_fd(g->maps.words, bpf_map__fd(s->maps.words));
+	bpf_map__reuse_fd(g->maps.records, bpf_map__fd(s->maps.records));
 	bpf_map__reuse_fd(g->maps.counters, bpf_map__fd(s->maps.counters));
 	return egress_bpf__load(g) ? -errno : 0;
 }

@@ -156,7 +156,8 @@ static void offers_from_elsewhere(void **state)
 		in_repair(stranger, false);
 		/* the unit, as if the host had routed the address */
 		u = unit_new(&w.a, w.one.app, 1, 1);
-		u->index = leave(&w, &pair.server, 1, FERRY_LOCAL, 0, socket_netns(pair.server));
+		unit_place(&w.a, u, leave(&w, &pair.server, 1, FERRY_LOCAL, 0,
+					  socket_netns(pair.server)));
 		memcpy(u->uuid, the_uuid, 16);
 		u->flows[0] = image.flow;
 		u->cookies[0] = socket_cookie(pair.server);
