@@ -69,14 +69,17 @@ static void go_nowhere(struct agent *a, struct unit *u)
  * never frozen, else it were gone, too. Their FINs have to get out. */
 static void let_go(struct agent *a, struct unit *u)
 {
-	uint64_t word = unit_word(&a->dp, u->index);
-	uint32_t epoch = FERRY_WORD_EPOCH(word) + 2;
-	uint64_t opening = FERRY_WORD(epoch, FERRY_OPENING, FERRY_WORD_HOP(word));
+	uint64_t word = unit_word(&a->dp, u->index), opening = word;
+	uint32_t epoch = FERRY_WORD_EPOCH(word);
 
-	if (FERRY_WORD_STATE(word) != FERRY_FENCED || !process_gone(a, u))
+	if (FERRY_WORD_STATE(word) == FERRY_LOCAL || !process_gone(a, u))
 		return;
-	if (unit_swap(&a->dp, u->index, word, opening))
-		unit_swap(&a->dp, u->index, opening, FERRY_WORD(epoch, FERRY_LOCAL, 0));
+	if (FERRY_WORD_STATE(word) == FERRY_FENCED) {
+		epoch += 2;
+		opening = FERRY_WORD(epoch, FERRY_OPENING, FERRY_WORD_HOP(word));
+		unit_swap(&a->dp, u->index, word, opening);
+	}
+	unit_swap(&a->dp, u->index, opening, FERRY_WORD(epoch, FERRY_LOCAL, 0));
 }
 
 static bool is_left(const struct unit *u)
