@@ -94,6 +94,34 @@ def move_all(fleet, clients, units, origin, to):
         client.wait_for_more(FRESH)
 
 
+def moved(fleet):
+    """Just that: each unit to B and back."""
+    fleet.up()
+    wires, wire = Wires(fleet), Capture(fleet, "c", "eth0", FLAGGED)
+    servers = {PODS[pod][0]: fleet.serve(pod) for pod in PODS}
+    clients, units = start_streams(fleet, servers)
+    for origin, to in (("a", "b"), ("b", "a")):
+        move_all(fleet, clients, units, origin, to)
+    stopped_at = time.time_ns()
+    reports = [c.finish() for c in clients]
+    wires.stop()
+    fin, rst = closes(wire.stop(), stopped_at)
+    return {"moves": 2 * len(units), "migrated": sum(seen(wires, reports, 2)),
+            "mismatches": mismatches(reports), "fin": fin, "rst": rst}
+
+
+def seen(wires, reports, moves):
+    """Per client, of so many moves those that are seen on the nodes' wires."""
+    runs = wires.runs()
+    return [min(migrations(runs.get((6, int(c["local"].rsplit(":", 1)[1])), []), "a", moves)
+                for c in r["connections"]) for r in reports]
+
+
+def mismatches(reports):
+    return sum(r[k] for r in reports for k in
+               ("lost", "duplicated", "reordered", "crc_errors", "reconnects"))
+
+
 def restarted(fleet, servers, faults=None):
     """New agents on A and B; what their applications hold is theirs again."""
     before = {h: len(servers[h].events("registered")) for h in ("a", "b")}
@@ -211,10 +239,8 @@ def test(fleet):
     stopped_at = time.time_ns()
     reports = [c.finish() for c in clients]
     wires.stop()
-    runs = wires.runs()
     fin, rst = closes(wire.stop(), stopped_at)
-    migrated = [min(migrations(runs.get((6, int(c["local"].rsplit(":", 1)[1])), []), "a", LEGS + 3)
-                    for c in r["connections"]) for r in reports]
+    migrated = seen(wires, reports, LEGS + 3)
     refused = refusals(fleet)
     wait_for("every node to be empty", lambda: empty(fleet), 20)
     kept = forgotten(fleet, servers)
@@ -229,9 +255,7 @@ def test(fleet):
               "sent_frozen": sent, "fenced": stopped, "control_sent_frozen": control,
               "refused": refused, "kept_until_asked": kept,
               "messages": sum(r["received"]["messages"] + r["sent"]["messages"] for r in reports),
-              "mismatches": sum(r[k] for r in reports for k in
-                                ("lost", "duplicated", "reordered", "crc_errors", "reconnects")),
-              "fin": fin, "rst": rst}
+              "mismatches": mismatches(reports), "fin": fin, "rst": rst}
     result["ok"] = (result["moves"] == result["migrated"] and not sent and stopped > 0 and
                     control > 0 and refused and kept == 2 and result["messages"] > 0 and
                     not result["mismatches"] and not fin and not rst and all(r["tcp_ok"] for r in reports))

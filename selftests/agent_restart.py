@@ -32,7 +32,7 @@ UNITS = (("v4", 4, ("--tcp", "1")), ("v6", 6, ("--tcp", "1")),
          ("set4", 4, ("--tcp", "2", "--udp", "unconnected", "--udp-rate", "100")),
          ("set6", 6, ("--tcp", "2", "--udp", "connected", "--udp-rate", "100")))
 SERVER = ("--rate", "300", "--pause-read", "20/80")
-STAGES, PLACES, ABORTED = 11, 10, 4
+STAGES, PLACES, ABORTED = 11, 10, 5  # three sockets, before LOCAL, after it
 RESTARTS = 100
 FRESH = 20
 MOVING = ("fenced", "prepared", "opening")

@@ -16,6 +16,7 @@ Steps:
  5. controls: an agent without one of the capabilities says which; made to start without it, it is
     the kernel that refuses; one that keeps its rights, or meets a foreign XDP program, does not
     serve
+ 6. once more with the applications in network namespaces of their own (agent_netns has all of that)
 """
 import os
 import resource
@@ -23,6 +24,7 @@ import signal
 import socket
 import time
 
+import agent_netns
 from fleet import AGENT_USER, HTTP_PORT, PORT
 from net import BUILD, VIP, Failure, run, wait_for
 from peer import inside
@@ -326,6 +328,14 @@ def test(fleet):
 def main():
     fleet = Rights()
     try:
-        return test(fleet)
+        result = test(fleet)
     finally:
         fleet.close()
+    fleet = agent_netns.Spaces()
+    try:
+        result["namespaces"] = spaces = agent_netns.moved(fleet)
+    finally:
+        fleet.close()
+    result["ok"] = (result["ok"] and spaces["moves"] == spaces["migrated"] > 0 and
+                    not any(spaces[k] for k in ("mismatches", "fin", "rst")))
+    return result

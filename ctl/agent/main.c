@@ -270,8 +270,8 @@ static int run(struct agent *a, const char *socket_path, char **argv, const char
 	return r;
 }
 
-/* As soon as there is a process, whoever started it may tell it to upgrade: it will, once it serves,
- * where the signal would end it now. */
+/* As soon as there is a process, whoever started it may tell it to upgrade: it will, once it
+ * serves, where the signal would end it now. */
 static void hold_hangup(void)
 {
 	sigset_t set;

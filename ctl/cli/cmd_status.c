@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* ferry status: the node at a glance, verdict first; from the pins, and whether an agent answers. */
+/* ferry status: the node at a glance, verdict first; from the pins, and whether an agent
+ * answers. */
 #include <stdio.h>
 #include <string.h>
 #include "cli/cli.h"

@@ -116,7 +116,8 @@ static void answer_query(struct agent *a, struct channel *c, const Peer__Move *m
 		answer(c, msg, same && state == FERRY_REMOTE ? MSG_FLIPPED : MSG_ABORT, NULL);
 }
 
-/* This agent has not made the move, but its record says that it was flipped; and there it is not. */
+/* This agent has not made the move, but its record says that it was flipped; and there it is
+ * not. */
 static void lost_since(struct agent *a, uint32_t node, const Peer__Move *msg)
 {
 	uint32_t index = unit_by_uuid(&a->dp, msg->uuid.data);

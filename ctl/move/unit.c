@@ -189,8 +189,8 @@ void unit_drop(struct agent *a, uint32_t index)
 	unit_free(&a->dp, index);
 }
 
-/* In a network namespace of their own anybody may make a socket of any name: it takes over only what
- * was in that very namespace. */
+/* In a network namespace of their own anybody may make a socket of any name: it takes over only
+ * what was in that very namespace. */
 static bool same_space(const struct agent *a, uint32_t held, const struct unit *u,
 		       const struct unit *by)
 {

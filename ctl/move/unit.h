@@ -64,7 +64,8 @@ int unit_deliver(struct agent *a, struct unit *u);
 /* Where it holds them. */
 void unit_undeliver(struct agent *a, struct unit *u);
 uint64_t socket_netns(int fd);
-/* Ports can be shared by sockets of one user (SO_REUSEPORT): whether no two of these are the same. */
+/* Ports can be shared by sockets of one user (SO_REUSEPORT): whether no two of these are the
+ * same. */
 bool flows_differ(const struct ferry_flow *flows, unsigned int count);
 /* The unit that is served from here, or still in a move from here, with this index, or NULL. */
 struct unit *unit_by_index(struct agent *a, uint32_t index);

@@ -21,7 +21,8 @@
 #define TCPOPT_TIMESTAMP 8
 
 /* The size of segments is worked out when the socket connects, from 536 (IPv6: 1220) unless it is
- * told, and not again when TCP_REPAIR_OPTIONS say the peer's (net/ipv4/tcp_output.c, tcp_connect_init). */
+ * told, and not again when TCP_REPAIR_OPTIONS say the peer's (net/ipv4/tcp_output.c,
+ * tcp_connect_init). */
 static int set_segment_size(int fd, struct repair_image *image)
 {
 	uint32_t mss = image->mss < USER_MSS_MIN ? USER_MSS_MIN :
