@@ -35,6 +35,7 @@ SERVER = ("--rate", "300", "--pause-read", "20/80")
 STAGES, PLACES, ABORTED = 11, 10, 5  # three sockets, before LOCAL, after it
 RESTARTS = 100
 FRESH = 20
+DWELL = 1.5  # seconds of a unit at least where it has come
 MOVING = ("fenced", "prepared", "opening")
 
 
@@ -102,6 +103,18 @@ class World:
             raise Failure(f"after {what}: {owners(self.fleet)}; a: {self.fleet.log('a')[-900:]} "
                           f"b: {self.fleet.log('b')[-900:]}")
 
+    def wait_streams(self):
+        try:
+            for client in self.rows.values():
+                client.wait_for_more(FRESH)
+        except Failure as e:
+            rows = [f"{h}: {self.fleet.units(h)} {self.fleet.log(h)}" for h in ("a", "b", "i")]
+            rows += [f"{h}: " + self.fleet.at(h, "ss", "-tieOHn", "state", "all").stdout
+                     for h in ("c", "a", "b")]
+            rows += [f"{h}: {s.events('offered')[-4:]} {s.events('arrived')[-4:]}"
+                     for h, s in self.servers.items()]
+            raise Failure("\n".join([str(e), *rows]))
+
     def wait_held(self, unit, host):
         """Until its application has brought it to the agent: then a move to nowhere is refused
         for another reason."""
@@ -158,7 +171,9 @@ def sweep(world):
 
 
 class Mover(threading.Thread):
-    """Moves all units back and forth for as long as it is let."""
+    """Moves all units back and forth for as long as it is let. A restored connection that has lost all
+    that was in flight begins again after its first timeout, a second or so after it came: who moves
+    it again before that, and again, keeps it from it."""
 
     def __init__(self, world):
         super().__init__()
@@ -168,15 +183,19 @@ class Mover(threading.Thread):
 
     def run(self):
         pick = random.Random(self.world.fleet.seed + 1)
-        while not self.end.is_set():
+        last = dict.fromkeys(self.world.rows, 0)
+        while not self.end.wait(0.01):
             unit = pick.choice(list(self.world.rows))
             origin = pick.choice("ab")
+            if time.monotonic() < last[unit] + DWELL:
+                continue
             answer = self.world.fleet.move(unit, origin, "b" if origin == "a" else "a",
                                            check=False)
             if "error" in answer:
                 self.failed += 1
             else:
                 self.moved += 1
+                last[unit] = time.monotonic()
 
 
 def at_random(world):
@@ -195,8 +214,7 @@ def at_random(world):
                 world.start_agent(host, pick.choice((None, "hold-ms=30")))
             world.up(*hosts)
             if pick.random() < 0.5:
-                for client in world.rows.values():
-                    client.wait_for_more(FRESH)
+                world.wait_streams()
     finally:
         mover.end.set()
         mover.join()
