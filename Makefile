@@ -3,6 +3,7 @@
 #   make         programs, library, probes          make tests   the test programs
 #   make check   set up, build, test (as root)      make fuzz    60 s of each fuzz target
 #   make demo    the main job, shown (as root)      make info    stack and verifier work
+#   make vm      on other kernels, in virtual machines (as root)
 #   make install DESTDIR= PREFIX=/usr/local
 #   make kernel-rules   what ferry asks of the kernel, a program a rule (as root)
 # Set by the makefile itself: B, the tree of outputs; SAN, whether it is the one with sanitizers.
@@ -174,6 +175,12 @@ demo:
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tools/demo
 
+vm:
+	$(Q)tools/deps build test vm
+	$(Q)$(MAKE) --no-print-directory all tests
+	$(Q)selftests/run vm_matrix
+	$(Q)selftests/run vm_cross
+
 info: $(SKELS)
 	$(Q)tools/info $(BPF_PROGS:%=build/bpf/%.bpf.o)
 
@@ -195,4 +202,4 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all tests objects fuzz check kernel-rules demo info install clean
+.PHONY: all tests objects fuzz check kernel-rules demo vm info install clean

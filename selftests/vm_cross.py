@@ -22,6 +22,7 @@ from vm import Guest
 from wire import FLAGGED, Capture, Wires, closes, migrations
 
 KERNEL = {"a": "6.1", "b": "6.12"}
+PKI = "/etc/ferry/pki"
 LEGS = 6
 FRESH = 40
 STREAM = ("--rate", "200")
@@ -57,20 +58,22 @@ class Guests(Fleet):
 
     def boot(self):
         prefix = ("nsenter", f"--net=/run/netns/{self.ns('s')}")
+        with open(self.config, encoding="ascii") as f:
+            config = f.read().replace(self.pki, PKI)
         files = {"/usr/sbin/ferryd": f"{BUILD}/ferryd", "/usr/bin/ferry": f"{BUILD}/ferry",
                  "/usr/bin/probe-server": f"{BUILD}/probe-server",
                  "/usr/sbin/ip": os.path.realpath(shutil.which("ip")),
-                 "/etc/ferry/ferry.conf": self.config}
+                 "/etc/ferry/ferry.conf": config.encode()}
         for f in os.listdir(self.pki):
             if not f.startswith("ca.key"):
-                files[os.path.join(self.pki, f)] = os.path.join(self.pki, f)
+                files[f"{PKI}/{f}"] = os.path.join(self.pki, f)
         for host, kernel in KERNEL.items():
             self.guests[host] = Guest(self.name(host), kernel, self.dir, files, [f"to_{host}"],
                                       prefix)
         for host, guest in self.guests.items():
             guest.up()
             v4, v6 = FABRIC[host]
-            for line in (f"chown 64899 {self.pki}/*.key; chmod 600 {self.pki}/*.key",
+            for line in (f"chown 64899 {PKI}/*.key; chmod 600 {PKI}/*.key",
                          f"/usr/sbin/ip link set eth0 mtu {FABRIC_MTU} up",
                          "echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter",
                          "echo 0 > /proc/sys/net/ipv4/conf/eth0/rp_filter",
