@@ -125,8 +125,15 @@ def blocks_hangup(pid):
 
 
 def has_pins(pid):
-    return any(os.path.realpath(f"/proc/{pid}/fd/{fd}").startswith("/sys/fs/bpf")
-               for fd in os.listdir(f"/proc/{pid}/fd"))
+    """Whether it holds the pin directory; what it opens and closes while it starts may be gone when
+    it is looked at."""
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("/sys/fs/bpf"):
+                return True
+        except FileNotFoundError:
+            continue
+    return False
 
 
 def while_starting(fleet):
