@@ -19,7 +19,6 @@ Steps:
 import os
 import signal
 import socket
-import struct
 import subprocess
 import threading
 
@@ -29,6 +28,7 @@ from net import BUILD, FABRIC, VIP, wait_for
 from peer import connect, inside
 from pins import Words
 from probe import Client, percentiles, server
+from rights import MESSAGE, SOCKET, VERSION
 
 RUNS = 50
 STREAM = ("--rate", "200")
@@ -123,8 +123,8 @@ class App(threading.Thread):
         wait_for("WELCOME", lambda: WELCOME in self.asked)
 
     def send(self, kind, ident=0, handle=0, fds=(), roles=0, text=""):
-        data = struct.pack("<HHIIiII16s32s", kind, 2, ident, handle, 0, len(fds), 0, b"",
-                           text.encode()) + struct.pack("<HH16s", 0, 0, b"") * roles
+        data = MESSAGE.pack(kind, VERSION, ident, handle, 0, len(fds), 0, b"",
+                            text.encode()) + SOCKET.pack(0, 0, b"") * roles
         socket.send_fds(self.s, [data], [f if isinstance(f, int) else f.fileno() for f in fds])
 
     def offer(self, sockets):
@@ -136,7 +136,7 @@ class App(threading.Thread):
 
     def lend(self, ident, data, count):
         fresh = inside(self.fleet, self.host, lambda: [
-            socket.socket(*struct.unpack_from("<HH", data, 72 + 20 * i)) for i in range(count)])
+            socket.socket(*SOCKET.unpack_from(data, MESSAGE.size + SOCKET.size * i)[:2]) for i in range(count)])
         memory = os.memfd_create("bundle")
         self.send(BUNDLE, ident, fds=[memory])
         self.send(LENT, ident, handle=2, fds=fresh)
@@ -152,7 +152,7 @@ class App(threading.Thread):
                 return
             if not data:
                 return
-            kind, _, ident, _, _, count = struct.unpack_from("<HHIIiI", data)
+            kind, _, ident, _, _, count = MESSAGE.unpack_from(data)[:6]
             if kind == OFFERED:
                 self.unit = data[24:40].hex()
             if kind == BORROW:

@@ -181,6 +181,8 @@ void destination_lent(struct move *m, uint32_t handle, int *fds, unsigned int co
 void destination_discard(struct move *m);
 
 /* admit.c: STAGE_DONE or refused. */
+/* Whether a flow's local address can be another node's: no node's own, no loopback. */
+bool address_moves(const struct agent *a, const uint8_t addr[16]);
 int admit_tables(struct move *m);
 int admit_room(struct move *m);
 int admit_way_back(struct move *m, const Peer__Move *msg);

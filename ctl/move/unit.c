@@ -148,22 +148,6 @@ void unit_undeliver(struct agent *a, struct unit *u)
 	u->delivered = false;
 }
 
-bool address_moves(const struct agent *a, const uint8_t addr[16])
-{
-	static const uint8_t zero[16], loopback[16] = { [15] = 1 };
-	const struct config *c = &a->config;
-
-	if (addr_is_v4(addr) ? !addr[12] || addr[12] == 127 || addr[12] >= 224 :
-			       !memcmp(addr, zero, 16) || !memcmp(addr, loopback, 16) ||
-				       addr[0] == 0xff || (addr[0] == 0xfe && addr[1] >> 6 == 2))
-		return false;
-	for (unsigned int i = 0; i < c->n_nodes; i++)
-		for (unsigned int k = 0; k < c->nodes[i].addresses; k++)
-			if (!memcmp(c->nodes[i].address[k], addr, 16))
-				return false;
-	return true;
-}
-
 struct drop {
 	uint32_t index;
 	struct ferry_flow flows[FERRY_UNIT_SOCKETS];

@@ -69,8 +69,6 @@ uint64_t socket_netns(int fd);
 bool flows_differ(const struct ferry_flow *flows, unsigned int count);
 /* The unit that is served from here, or still in a move from here, with this index, or NULL. */
 struct unit *unit_by_index(struct agent *a, uint32_t index);
-/* Whether a flow's local address can be another node's: no node's own, no loopback. */
-bool address_moves(const struct agent *a, const uint8_t addr[16]);
 
 /* converge.c: who is told where a unit lives. */
 void converge_tell(struct agent *a, const uint8_t uuid[16], const struct ferry_flow *flows,

@@ -120,17 +120,6 @@ class Wires:
         what = f"(tcp or udp) and (src host {VIP[4]} or src host {VIP[6]})"
         self.captures = {host: Capture(net, "s", f"to_{host}", what, "in") for host in ("a", "b")}
 
-    def said_counts(self):
-        """Packets captured, received by the filter, dropped: each time that tcpdump said so."""
-        return list(zip(*([int(n) for n in re.findall(rf"(\d+) packets? {what}", self.said())]
-                          for what in ("captured", "received by filter", "dropped by kernel"))))
-
-    def counts(self):
-        """The same, now."""
-        before = len(self.said_counts())
-        self.process.send_signal(signal.SIGUSR1)
-        return wait_for("tcpdump to answer", lambda: self.said_counts()[before:])[-1]
-
     def stop(self, running=False):
         for c in self.captures.values():
             c.stop(running)
