@@ -126,5 +126,10 @@ int diag_has_socket(int fd, const struct ferry_flow *flow)
 {
 	int r = look_up(fd, flow);
 
+	/* Met while it becomes a timewait socket it is missed: its last reference goes, and the
+	 * kernel does not look again, but at listeners (net/ipv4/inet_hashtables.c). That happens
+	 * to a socket once. */
+	if (r == 0 || r == -ENOENT)
+		r = look_up(fd, flow);
 	return r != -ENOENT ? r : diag_answers(flow->proto) ? 0 : -EOPNOTSUPP;
 }
