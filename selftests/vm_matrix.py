@@ -22,7 +22,8 @@ import tempfile
 import threading
 
 from net import BUILD, ROOT, Failure, bpffs, run
-from vm import KERNELS, Guest
+from vm import Guest
+from vm_store import KERNELS
 
 BPF = os.path.join(BUILD, "bpf")
 RULES = os.path.join(BUILD, "tests/kernel")

@@ -79,12 +79,16 @@ class Fleet(Net):
         self.build()
         self.write_config()
         self.make_pki()
+        self.boot()
         for host in ("a", "b", "i"):
             self.start_agent(host)
         for host in ("a", "b", "i"):
             wait_for(f"agent {host} to be up: {self.log(host)}",
-                     lambda h=host: self.ready(h), 15)
+                     lambda h=host: self.ready(h), 40)
         return self
+
+    def boot(self):
+        """Where hosts are machines: starts them."""
 
     def log(self, host):
         try:

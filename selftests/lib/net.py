@@ -114,26 +114,32 @@ class Net:
         self.at(host, "ip", "-6", "addr", "add", f"{v6}/{bits6}", "dev", device, "nodad")
 
     def build(self):
-        for host in ("c", "i", "s", "a", "b"):
-            self.add(host)
+        self.add("s")
+        self.at("s", "ip", "link", "add", "br0", "type", "bridge")
+        self.at("s", "ip", "link", "set", "br0", "mtu", str(self.fabric_mtu), "up")
+        for host in ("i", "a", "b"):
+            self.join(host)
+        self.add("c")
         self.link("c", "eth0", "i", "eth0", 1500)
         # frames that leave XDP have lost the mark of a checksum still to be computed
         self.at("c", "ethtool", "-K", "eth0", "tx", "off")
-        self.at("s", "ip", "link", "add", "br0", "type", "bridge")
-        self.at("s", "ip", "link", "set", "br0", "mtu", str(self.fabric_mtu), "up")
-        for host, device in (("i", "eth1"), ("a", "eth0"), ("b", "eth0")):
-            self.link(host, device, "s", f"to_{host}", self.fabric_mtu)
-            self.at("s", "ip", "link", "set", f"to_{host}", "master", "br0")
-            self.address(host, device, *FABRIC[host])
         self.address("c", "eth0", CLIENT[4], CLIENT[6])
         self.address("i", "eth0", GATEWAY[4], GATEWAY[6])
         self.at("i", "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
         self.at("c", "ip", "route", "add", "default", "via", GATEWAY[4])
         self.at("c", "ip", "-6", "route", "add", "default", "via", GATEWAY[6])
-        for host in ("a", "b"):
+        return self
+
+    def join(self, host):
+        """Puts a host on the switch; a node sends to clients by way of the ingress."""
+        self.add(host)
+        device = "eth1" if host == "i" else "eth0"
+        self.link(host, device, "s", f"to_{host}", self.fabric_mtu)
+        self.at("s", "ip", "link", "set", f"to_{host}", "master", "br0")
+        self.address(host, device, *FABRIC[host])
+        if host != "i":
             self.at(host, "ip", "route", "add", "198.51.100.0/24", "via", FABRIC["i"][0])
             self.at(host, "ip", "-6", "route", "add", "2001:db8:c::/64", "via", FABRIC["i"][1])
-        return self
 
     def delete(self, host):
         self.spaces.remove(host)
