@@ -50,13 +50,13 @@ class Guests(Fleet):
             guest.up()
             v4, v6 = FABRIC[host]
             for line in (f"chown 64899 {PKI}/*.key; chmod 600 {PKI}/*.key",
-                         f"/usr/sbin/ip link set eth0 mtu {FABRIC_MTU} up",
+                         f"ip link set eth0 mtu {FABRIC_MTU} up",
                          "echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter",
                          "echo 0 > /proc/sys/net/ipv4/conf/eth0/rp_filter",
-                         f"/usr/sbin/ip addr add {v4}/24 dev eth0",
-                         f"/usr/sbin/ip -6 addr add {v6}/64 dev eth0 nodad",
-                         f"/usr/sbin/ip route add 198.51.100.0/24 via {FABRIC['i'][0]}",
-                         f"/usr/sbin/ip -6 route add 2001:db8:c::/64 via {FABRIC['i'][1]}"):
+                         f"ip addr add {v4}/24 dev eth0",
+                         f"ip -6 addr add {v6}/64 dev eth0 nodad",
+                         f"ip route add 198.51.100.0/24 via {FABRIC['i'][0]}",
+                         f"ip -6 route add 2001:db8:c::/64 via {FABRIC['i'][1]}"):
                 guest.sh(line)
 
     def start_agent(self, host):

@@ -25,7 +25,7 @@ MEMORY = "512"  # MiB
 LIFETIME = 600  # seconds
 
 INIT = """#!/bin/busybox sh
-export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev
 for module in $(cat /modules); do insmod "$module" || echo "insmod $module failed"; done
@@ -39,15 +39,17 @@ mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /tmp; mount -t tmpfs tmpfs /
 mount -t bpf bpf /sys/fs/bpf; mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ln -s /proc/self/fd /dev/fd
 ip link set lo up
-exec sh /line
+# busybox's own shell takes its own ip before any other
+exec dash /line
 """
 # A command a line; after what it said, its exit code.
-LINE = """#!/bin/sh
+LINE = """#!/bin/dash
+ln -sf dash /bin/sh
 stty -F /dev/ttyS1 raw -echo
 exec 3<>/dev/ttyS1
 echo "<<rc=0>>" >&3
 while read -r line <&3; do
-	sh -c "$line" >/tmp/out 2>&1 </dev/null 3>&-
+	dash -c "$line" >/tmp/out 2>&1 </dev/null 3>&-
 	rc=$?
 	cat /tmp/out >&3
 	echo "<<rc=$rc>>" >&3
@@ -57,7 +59,7 @@ poweroff -f
 UNIT = """[Unit]
 After=multi-user.target
 [Service]
-ExecStart=/bin/sh /line
+ExecStart=/bin/dash /line
 KillMode=process
 """
 KERNEL_LINE = "console=ttyS0 panic=-1 quiet loglevel=6 net.ifnames=0 mitigations=off"
@@ -91,10 +93,10 @@ def initramfs(where, path, files, disk):
                  "/files/etc/systemd/system/line.service": UNIT.encode(),
                  **{f"/files{name}": what for name, what in files.items()}}
     else:
-        rows |= {"/line": LINE.encode(),
+        rows |= {"/line": LINE.encode(), "/bin/dash": "/bin/dash",
                  "/etc/passwd": b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
                  "/etc/group": b"root:x:0:\nnogroup:x:65534:\n", **files}
-        for lib in libraries(f for f in files.values() if isinstance(f, str) and
+        for lib in libraries(f for f in rows.values() if isinstance(f, str) and
                              os.access(f, os.X_OK)):
             rows[lib] = os.path.realpath(lib)
     for name, what in rows.items():
