@@ -166,8 +166,8 @@ def document(results):
 
     lines = ["# Kernels", "",
              "Made by `selftests/run vm_matrix` from what it found; it fails where this page says",
-             "otherwise (`WRITE=1 selftests/run vm_matrix` writes it). 6.1 and 6.12 are Debian 12's, in",
-             f"virtual machines; {OWN} is a machine's own.", "", "## Programs", "",
+             "otherwise (`WRITE=1 selftests/run vm_matrix` writes it). 6.1 and 6.12 are Debian 12's,",
+             f"in virtual machines; {OWN} is a machine's own.", "", "## Programs", "",
              "Each loads: instructions that the verifier walked, octets of stack.", "", head]
     lines += [row(f"`{p}`", lambda f, p=p: work(f, p)) for p in names(BPF, ".bpf.o")]
     lines += ["", "## Tests", "", head]

@@ -4,6 +4,7 @@ Other kernels: Debian's, taken from their packages and not installed, in virtual
 emulates. A guest is a kernel, an initramfs of busybox, ours and what it links, and a shell at the
 end of a serial line. One boot serves many commands; a guest has a lifetime, after which it is ended.
 """
+import base64
 import os
 import re
 import shutil
@@ -42,14 +43,14 @@ ip link set lo up
 # busybox's own shell takes its own ip before any other
 exec dash /line
 """
-# A command a line; after what it said, its exit code.
+# A command a line, in base64; after what it said, its exit code.
 LINE = """#!/bin/dash
 ln -sf dash /bin/sh
 stty -F /dev/ttyS1 raw -echo
 exec 3<>/dev/ttyS1
 echo "<<rc=0>>" >&3
 while read -r line <&3; do
-	dash -c "$line" >/tmp/out 2>&1 </dev/null 3>&-
+	dash -c "$(echo "$line" | base64 -d)" >/tmp/out 2>&1 </dev/null 3>&-
 	rc=$?
 	cat /tmp/out >&3
 	echo "<<rc=$rc>>" >&3
@@ -182,12 +183,16 @@ class Guest:
         return int(END.search(data).group(1)), END.sub(b"", data).decode(errors="replace")
 
     def sh(self, command, seconds=60, check=True):
-        """A command of one line in the guest: its exit code and what it said."""
-        self.line.sendall(command.encode() + b"\n")
+        """A command of the guest's shell: what it said, or without check its exit code and that."""
+        self.line.sendall(base64.b64encode(command.encode()) + b"\n")
         code, out = self.answer(seconds)
         if check and code:
             raise Failure(f"guest {self.name}: {command}: exit {code}: {out[-500:]}")
         return (code, out) if not check else out
+
+    def put(self, path, text):
+        """Writes a file in the guest."""
+        self.sh(f"cat >{path} <<'<<end>>'\n{text}\n<<end>>")
 
     def splats(self):
         """Lines of the kernel's log that it is not well."""
