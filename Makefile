@@ -161,7 +161,7 @@ fuzz: $(FUZZ)
 
 # The two commands of the README. Each sets up what it needs.
 check:
-	$(Q)tools/deps build test
+	$(Q)tools/deps build test vm
 	$(Q)$(MAKE) --no-print-directory all tests
 	$(Q)$(MAKE) --no-print-directory B=build/san SAN=1 tests
 	$(Q)$(MAKE) --no-print-directory B=build/clang CC=$(CLANG) objects
@@ -179,7 +179,8 @@ vm:
 	$(Q)tools/deps build test vm
 	$(Q)$(MAKE) --no-print-directory all tests
 	$(Q)selftests/run vm_matrix
-	$(Q)selftests/run vm_cross
+	$(Q)selftests/run vm_systemd
+	$(Q)LONG=1 selftests/run vm_cross
 
 info: $(SKELS)
 	$(Q)tools/info $(BPF_PROGS:%=build/bpf/%.bpf.o)
