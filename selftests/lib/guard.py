@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+One host where ports are guarded: a network namespace, a ferry-guard of its own by its socket, and
+what the kernel says of both. Servers are processes of Net; nothing here knows what they speak.
+"""
+import ctypes
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+
+from net import BUILD, Failure, Net, run, wait_for
+
+HOST = "g"
+PORT = 8080
+LOCAL = {4: "127.0.0.1", 6: "::1"}
+ANY = {4: "0.0.0.0", 6: "::"}
+KINDS = {"prog": "prog_id", "map": "map_id", "link": "link_id"}
+SO_DETACH_REUSEPORT_BPF = 68
+PIDFD_GETFD = 438
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def stopped(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0] == "T"
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(n) for n in f.read().split()]
+
+
+def stop(pid):
+    """SIGSTOP, and waits until it is so."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(f"process {pid} to be stopped", lambda: stopped(pid))
+
+
+def listeners(pid):
+    """Duplicates of a process's listening TCP sockets."""
+    pidfd, found = os.pidfd_open(pid), []
+    for n in map(int, os.listdir(f"/proc/{pid}/fd")):
+        fd = libc.syscall(PIDFD_GETFD, pidfd, n, 0)
+        if fd < 0:
+            continue
+        try:
+            s = socket.socket(fileno=fd)
+        except OSError:  # no socket
+            os.close(fd)
+            continue
+        if s.type == socket.SOCK_STREAM and s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            found.append(s)
+        else:
+            s.close()
+    os.close(pidfd)
+    return found
+
+
+def reuse(pid):
+    """SO_REUSEPORT of each listener of a process."""
+    rows = [s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) for s in listeners(pid)]
+    return sorted(rows)
+
+
+def has_program(pid):
+    """Whether a reuseport program is at a listener. Asked by detaching it: for the end of a test."""
+    found = False
+    for s in listeners(pid):
+        try:
+            s.setsockopt(socket.SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, 0)
+            found = True
+        except OSError:
+            continue
+    return found
+
+
+class Guard(Net):
+    def __init__(self):
+        super().__init__()
+        self.path = os.path.join(self.dir, "guard.sock")
+        self.agents = set()  # every agent and keeper that was seen
+
+    def up(self):
+        self.add(HOST)
+        self.at(HOST, "sysctl", "-qw", "net.core.somaxconn=4096",
+                "net.ipv4.ip_local_port_range=10000 65000", "net.ipv4.tcp_max_syn_backlog=8192")
+        return self
+
+    # what a person would type
+
+    def argv(self, *words):
+        return [f"{BUILD}/ferry", "--socket", self.path, "guard", *map(str, words)]
+
+    def ferry(self, *words, check=True):
+        """A `ferry guard` in the namespace; its exit code and its JSON."""
+        argv = self.argv(*words)
+        argv.insert(1, "-j")
+        # not by a pipe: who starts the agent would be waited for until that has ended
+        out = os.path.join(self.dir, "answer")
+        with open(out, "w+") as f, open(os.path.join(self.dir, "log"), "ab") as err:
+            code = subprocess.run(["nsenter", f"--net=/run/netns/{self.ns(HOST)}", *argv], stdout=f,
+                                  stderr=err, stdin=subprocess.DEVNULL, timeout=60).returncode
+            f.seek(0)
+            text = f.read()
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = {"error": "no-json", "text": text}
+        if check and code:
+            raise Failure(f"ferry guard {' '.join(map(str, words))}: exit {code}: {answer}"
+                          f" | {self.log()}")
+        return code, answer
+
+    def guarded(self, *argv, port=PORT, log=None):
+        """A server that is started by `ferry guard`; it has the process's number."""
+        return self.start(HOST, *self.argv("--port", port, "--", *argv), log=log)
+
+    def unguarded(self, *argv, log=None):
+        return self.start(HOST, *argv, log=log)
+
+    def attach(self, pid, *words):
+        return self.ferry("--pid", pid, *words)[1]
+
+    def list(self):
+        answer = self.ferry("list")[1]
+        self.agents |= {answer["agent"], answer["keeper"]}
+        return answer
+
+    def guards(self, port=PORT):
+        return [g for g in self.list()["guards"] if g["port"] == port]
+
+    def one(self, port=PORT):
+        """The guard of that port, of which there is one address only."""
+        rows = self.guards(port)
+        if len(rows) != 1:
+            raise Failure(f"{len(rows)} guards of port {port}: {rows}")
+        return rows[0]
+
+    def off(self, *words):
+        self.list()
+        return self.ferry("off", *words)[1]
+
+    def log(self):
+        try:
+            with open(os.path.join(self.dir, "log")) as f:
+                return f.read()[-1500:]
+        except OSError:
+            return ""
+
+    # states to wait for
+
+    def wait_member(self, pid, port=PORT, addresses=1, members=1):
+        """The server's listeners are members; the guards of its port."""
+        def there():
+            if not os.path.exists(self.path):
+                return None
+            rows = [g for g in self.guards(port)
+                    if sum(m["pid"] == pid for m in g["members"]) == members]
+            return rows if len(rows) == addresses else None
+
+        try:
+            return wait_for(f"process {pid} to be guarded", there, 15, 0.02)
+        except Failure as e:
+            raise Failure(f"{e}: {self.list()} | {self.log()}") from None
+
+    def wait_listening(self, port=PORT, count=1):
+        return wait_for(f"{count} listeners on port {port}",
+                        lambda: len(self.queues(port)) == count, 15, 0.01)
+
+    def queues(self, port=PORT):
+        """Un-accepted connections of each listener there, by the kernel."""
+        out = self.at(HOST, "ss", "-Hltn", "sport", "=", f":{port}").stdout
+        return [int(line.split()[1]) for line in out.splitlines()]
+
+    def wait_queued(self, count, port=PORT):
+        return wait_for(f"{count} connections to be queued",
+                        lambda: sum(self.queues(port)) >= count, 20, 0.01)
+
+    def wait_held(self, count, port=PORT):
+        """The guard says that it holds so many, on all addresses."""
+        try:
+            wait_for(f"{count} connections to be held",
+                     lambda: sum(g["held"] for g in self.guards(port)) >= count, 20, 0.02)
+        except Failure as e:
+            raise Failure(f"{e}: {self.list()} | {self.log()}") from None
+
+    def kernel(self, *names):
+        """The sum of these counters of the namespace's TCP."""
+        found = {}
+        for path in ("/proc/net/netstat", "/proc/net/snmp"):
+            rows = [r.split() for r in self.at(HOST, "cat", path).stdout.splitlines()]
+            for heads, values in zip(rows[::2], rows[1::2]):
+                found.update(zip(heads[1:], map(int, values[1:])))
+        return sum(found[n] for n in names)
+
+    def aborted(self):
+        """Connections that a process here has closed, or sent to after a close, with data unread:
+        all of them had been accepted."""
+        return self.kernel("TCPAbortOnClose", "TCPAbortOnData")
+
+    # what is attached
+
+    def objects(self):
+        """The kernel's numbers of all programs, maps and links that agent and keeper have."""
+        answer = self.list()
+        found = {kind: set() for kind in KINDS}
+        for pid in (answer["agent"], answer["keeper"]):
+            for n in os.listdir(f"/proc/{pid}/fdinfo"):
+                try:
+                    with open(f"/proc/{pid}/fdinfo/{n}") as f:
+                        text = f.read()
+                except OSError:
+                    continue
+                for kind, key in KINDS.items():
+                    found[kind] |= {int(v) for v in re.findall(rf"^{key}:\s+(\d+)$", text, re.M)}
+        for p in show("prog"):
+            if p["id"] in found["prog"]:
+                found["map"] |= set(p.get("map_ids", []))
+        return found
+
+    def wait_gone(self, found):
+        """Processes and objects are gone: the kernel frees some of them a little later."""
+        wait_for("agent and keeper to end", lambda: not any(map(alive, self.agents)), 10, 0.02)
+        wait_for("the kernel to free all", lambda: not any(left(found).values()), 10, 0.05)
+
+    def close(self):
+        try:
+            self.end()
+        finally:
+            super().close()
+
+    def end(self):
+        """Everything off; where that does not work, agent and keeper in one moment."""
+        for p in self.processes:
+            if p.poll() is None and stopped(p.pid):
+                p.send_signal(signal.SIGCONT)
+        if os.path.exists(self.path):
+            try:
+                self.list()
+                self.ferry("off", "--force", check=False)
+                wait_for("agent and keeper to end", lambda: not any(map(alive, self.agents)), 5)
+            except (Failure, subprocess.TimeoutExpired) as e:
+                print(f"off at the end: {e}", flush=True)
+        rest = [p for p in mine(self.path) if alive(p)]
+        for sig in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in rest:
+                os.kill(pid, sig)
+
+
+def mine(path):
+    """Agents and keepers of that socket."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"ferry-guard") and path.encode() in words:
+            found.append(int(pid))
+    return found
+
+
+def show(kind):
+    return json.loads(run("bpftool", "-j", kind, "list").stdout or "[]")
+
+
+def left(found):
+    return {k: sorted(found[k] & {o["id"] for o in show(k)}) for k in KINDS}
+
+
+def on_guard(test):
+    """test(guard) in a namespace that is taken away whatever happens."""
+    guard = Guard()
+    try:
+        return test(guard.up())
+    finally:
+        guard.close()
