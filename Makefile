@@ -32,7 +32,7 @@ PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -linih
 OBJ := $(B)/obj
 
 src = $(patsubst %.c,$(OBJ)/%.o,$(wildcard $(1)))
-BPF_PROGS := steer egress
+BPF_PROGS := steer egress listener arrive
 SKELS := $(BPF_PROGS:%=build/bpf/%.skel.h)
 BASE := $(call src,ctl/base/*.c)
 DATAPLANE := $(call src,ctl/dataplane/*.c)
@@ -40,10 +40,11 @@ AGENT := $(call src,ctl/agent/*.c ctl/move/*.c ctl/peer/*.c ctl/repair/*.c ctl/n
 	$(OBJ)/build/gen/peer.pb-c.o
 CLI := $(call src,ctl/cli/*.c)
 PKI := $(call src,ctl/pki/*.c)
+GUARD := $(call src,ctl/guard/*.c)
 LIB := $(call src,ctl/lib/*.c)
 
 VERSION := 0.1.0
-PROGRAMS := build/ferryd build/ferry build/libferry.a build/libferry.so build/libferry.pc
+PROGRAMS := build/ferryd build/ferry build/ferry-guard build/libferry.a build/libferry.so build/libferry.pc
 PROBES := build/probe-server build/probe-client build/probe-http build/probe-fault
 
 all: $(PROGRAMS) $(PROBES)
@@ -67,13 +68,17 @@ $(OBJ)/%.o: %.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(DATAPLANE) $(AGENT) $(CLI): | $(SKELS) build/gen/peer.pb-c.h
+$(DATAPLANE) $(AGENT) $(CLI) $(GUARD): | $(SKELS) build/gen/peer.pb-c.h
 
 build/ferryd: $(AGENT) $(DATAPLANE) $(PKI) $(BASE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
-build/ferry: $(CLI) $(DATAPLANE) $(PKI) $(BASE)
+build/ferry-guard: $(GUARD) $(BASE)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
+
+build/ferry: $(CLI) $(DATAPLANE) $(PKI) $(BASE) $(OBJ)/ctl/guard/inspect.o
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
@@ -102,7 +107,7 @@ $(PROBES):
 	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lz
 
 # All that is C, compiled and not linked: for the other compiler's warnings.
-objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(PKI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
+objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(GUARD) $(PKI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
 	tests/packet/*.c selftests/kernel/*.c)
 
 # Tests: what each links beside its own file.
@@ -186,7 +191,7 @@ info: $(SKELS)
 	$(Q)tools/info $(BPF_PROGS:%=build/bpf/%.bpf.o)
 
 install: all
-	install -D -t $(DESTDIR)$(PREFIX)/sbin build/ferryd
+	install -D -t $(DESTDIR)$(PREFIX)/sbin build/ferryd build/ferry-guard
 	install -D -t $(DESTDIR)$(PREFIX)/bin build/ferry
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib build/libferry.a
 	install -D build/libferry.so $(DESTDIR)$(PREFIX)/lib/libferry.so.0

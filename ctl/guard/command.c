@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What `ferry guard` asks: one JSON object each way, on a UNIX socket of root's; see guard.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include "base/log.h"
+#include "guard/guard.h"
+
+#define REQUEST 16384
+
+static json_t *refusal(const char *id, const char *text)
+{
+	return json_pack("{s:s,s:s}", "error", id, "text", text);
+}
+
+/* The network namespace that a process is in: a descriptor of it, and its cookie. */
+static int netns_of(struct daemon *d, pid_t pid, __u64 *cookie)
+{
+	_cleanup_close_ int fd = -1, sock = -1;
+	socklen_t size = sizeof(*cookie);
+	char path[64];
+	int r = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNET))
+		return -errno;
+	sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (sock < 0 || getsockopt(sock, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &size))
+		r = -errno;
+	if (setns(d->netns, CLONE_NEWNET))
+		abort(); /* nothing that follows would be where it belongs */
+	return r ? r : TAKE_FD(fd);
+}
+
+static json_t *describe_member(const struct group *g, int slot)
+{
+	const struct member *m = &g->members[slot];
+
+	return json_pack("{s:i,s:s,s:i,s:i,s:i,s:i}", "pid", (int)m->pid, "comm", m->comm,
+			 "generation", (int)g->slots[slot].generation, "weight",
+			 (int)g->slots[slot].weight, "queued", (int)m->queued, "backlog",
+			 (int)m->backlog);
+}
+
+static json_t *strangers(const struct guard *g)
+{
+	json_t *rows = json_array();
+
+	for (unsigned int i = 0; i < g->n_strangers; i++) {
+		const struct stranger *s = &g->strangers[i];
+
+		json_array_append_new(rows, json_pack("{s:i,s:s,s:s,s:s}", "pid", (int)s->pid,
+						      "comm", s->comm, "address", s->address, "why",
+						      s->why));
+	}
+	return rows;
+}
+
+static json_t *describe(const struct guard *g, const struct group *group)
+{
+	static const char *const names[] = {
+#define X(id, name, text) name,
+		LISTENER_COUNTS(X)
+#undef X
+	};
+	json_t *members = json_array(), *counts = json_object();
+	uint64_t n[LISTENER_COUNT];
+	char text[LISTENER_TEXT] = "";
+
+	if (group) {
+		listener_text(&group->like, text);
+		group_count(group, n);
+		for (int i = 0; i < LISTENER_COUNT; i++)
+			json_object_set_new(counts, names[i], json_integer((json_int_t)n[i]));
+		for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+			if (group->members[i].cookie)
+				json_array_append_new(members, describe_member(group, i));
+	}
+	return json_pack("{s:i,s:s,s:b,s:i,s:s,s:i,s:s,s:o,s:o,s:o}", "port", (int)g->at.port,
+			 "address", text, "v6only", group && group->like.v6only, "uid",
+			 group ? (int)group->like.uid : -1, "state",
+			 !group                ? "waiting" :
+			 json_array_size(members) ? "running" :
+						    "holding",
+			 "held", group ? (int)group->held : 0, "program", g->program, "members",
+			 members, "strangers", strangers(g), "counts", counts);
+}
+
+static json_t *list(struct daemon *d)
+{
+	json_t *rows = json_array();
+
+	for (struct guard *g = d->guards; g; g = g->next) {
+		for (struct group *group = g->groups; group; group = group->next) {
+			group_refresh(group);
+			json_array_append_new(rows, describe(g, group));
+		}
+		if (!g->groups)
+			json_array_append_new(rows, describe(g, NULL));
+	}
+	return json_pack("{s:i,s:i,s:o}", "agent", (int)getpid(), "keeper", (int)d->keeper, "guards",
+			 rows);
+}
+
+/* Ports from a command that is about to start. */
+static json_t *expect(struct daemon *d, pid_t pid, const json_t *ports)
+{
+	json_t *port;
+	size_t i;
+
+	json_array_foreach(ports, i, port) {
+		struct listener_port at = { .port = (uint32_t)json_integer_value(port) };
+		int netns = netns_of(d, pid, &at.netns);
+
+		if (netns < 0)
+			return refusal("no-namespace", strerror(-netns));
+		if (!guard_add(d, &at, netns, true))
+			return refusal("no-room", "1024 ports are guarded already");
+	}
+	return json_pack("{s:i}", "guarded", (int)json_array_size(ports));
+}
+
+struct search {
+	struct daemon *d;
+	const json_t *ports;
+	json_t *guarded, *refused;
+	pid_t pid;
+};
+
+static bool wanted(const json_t *ports, uint32_t port)
+{
+	json_t *p;
+	size_t i;
+
+	json_array_foreach(ports, i, p)
+		if (json_integer_value(p) == port)
+			return true;
+	return !json_array_size(ports);
+}
+
+static int on_found(struct listener *l, void *data)
+{
+	struct search *s = data;
+	struct listener_port at = { .netns = l->netns };
+	char text[LISTENER_TEXT], words[WORDS] = "no guard can be made";
+	__u64 cookie;
+	struct guard *g;
+	uint16_t port;
+	uint8_t a[16];
+	int netns;
+
+	addr_from_sockaddr(&l->addr, a, &port);
+	at.port = ntohs(port);
+	if (!wanted(s->ports, at.port))
+		return 0;
+	listener_text(l, text);
+	netns = netns_of(s->d, s->pid, &cookie);
+	g = netns < 0 ? NULL : guard_add(s->d, &at, netns, false);
+	if (g && !g->program[0])
+		inspect_program(s->pid, g->program);
+	if (g && !guard_take(g, l, words))
+		json_array_append_new(s->guarded, json_pack("{s:s,s:i}", "address", text, "port",
+							    (int)at.port));
+	else
+		json_array_append_new(s->refused, json_pack("{s:s,s:i,s:s}", "address", text,
+							    "port", (int)at.port, "why", words));
+	if (g && !g->groups)
+		guard_remove(g);
+	return 0;
+}
+
+static json_t *take_running(struct daemon *d, pid_t pid, const json_t *ports)
+{
+	struct search s = { d, ports, json_array(), json_array(), pid };
+	int n = inspect(pid, 0, on_found, &s);
+	bool none = !json_array_size(s.guarded);
+	json_t *answer = json_pack("{s:o,s:o}", "guarded", s.guarded, "refused", s.refused);
+
+	store_state(d);
+	if (n < 0) {
+		json_object_set_new(answer, "error", json_string("no-process"));
+		json_object_set_new(answer, "text", json_string(strerror(-n)));
+	} else if (none) {
+		const char *why = json_string_value(
+			json_object_get(json_array_get(s.refused, 0), "why"));
+
+		json_object_set_new(answer, "error", json_string(why ? "refused" : "no-listener"));
+		json_object_set_new(answer, "text",
+				    json_string(why ? why : "it listens on no such TCP port"));
+	}
+	return answer;
+}
+
+/* Nobody is there to take what is held. */
+static bool would_lose(const struct guard *g)
+{
+	for (struct group *group = g->groups; group; group = group->next) {
+		group_refresh(group);
+		if (group->held && !group_members(group))
+			return true;
+	}
+	return false;
+}
+
+static json_t *off(struct daemon *d, const json_t *request)
+{
+	struct listener_port at = {
+		.port = (uint32_t)json_integer_value(json_object_get(request, "port"))
+	};
+	_cleanup_close_ int netns = netns_of(
+		d, (pid_t)json_integer_value(json_object_get(request, "pid")), &at.netns);
+	bool force = json_is_true(json_object_get(request, "force"));
+	int n = 0, handed = 0;
+
+	if (netns < 0)
+		return refusal("no-namespace", strerror(-netns));
+	for (struct guard *g = d->guards; g; g = g->next)
+		if ((!at.port || guard_find(d, &at) == g) && would_lose(g) && !force)
+			return refusal("would-lose",
+				       "connections are held, and no server is there to take them: "
+				       "start it first, or give --force, which resets them");
+	for (struct guard *g = d->guards, *next; g; g = next) {
+		next = g->next;
+		if (at.port && guard_find(d, &at) != g)
+			continue;
+		for (struct group *group = g->groups; group; group = group->next) {
+			group_refresh(group);
+			handed += group_members(group) ? (int)group->held : 0;
+		}
+		guard_remove(g);
+		n++;
+	}
+	if (!n)
+		return refusal("not-found", "nothing is guarded there");
+	store_state(d);
+	return json_pack("{s:i,s:i}", "off", n, "handed", handed);
+}
+
+static json_t *answer(struct daemon *d, const json_t *request)
+{
+	const char *verb = json_string_value(json_object_get(request, "verb"));
+	pid_t pid = (pid_t)json_integer_value(json_object_get(request, "pid"));
+	const json_t *ports = json_object_get(request, "ports");
+
+	if (verb && !strcmp(verb, "list"))
+		return list(d);
+	if (verb && !strcmp(verb, "expect"))
+		return expect(d, pid, ports);
+	if (verb && !strcmp(verb, "take"))
+		return take_running(d, pid, ports);
+	if (verb && !strcmp(verb, "off"))
+		return off(d, request);
+	return refusal("usage", "no such request");
+}
+
+static void finish(struct daemon *d)
+{
+	char log[256];
+
+	if (d->guards)
+		return;
+	log_info("nothing is guarded any more");
+	unlink(d->socket);
+	snprintf(log, sizeof(log), "%s.log", d->socket);
+	unlink(log);
+	sd_notify(0, "STOPPING=1");
+	sd_event_exit(d->event, 0);
+}
+
+static int on_request(sd_event_source *s, int fd, uint32_t events, void *data)
+{
+	static char buf[REQUEST];
+	_cleanup_free_ char *text = NULL;
+	ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+	json_t *request, *reply;
+
+	(void)events;
+	if (n <= 0) {
+		sd_event_source_disable_unref(s);
+		close(fd);
+		finish(data);
+		return 0;
+	}
+	request = json_loadb(buf, (size_t)n, 0, NULL);
+	reply = request ? answer(data, request) : refusal("usage", "no JSON object");
+	text = json_dumps(reply, JSON_COMPACT);
+	if (text)
+		send(fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL);
+	json_decref(request);
+	json_decref(reply);
+	return 0;
+}
+
+static int on_connect(sd_event_source *s, int fd, uint32_t events, void *data)
+{
+	struct daemon *d = data;
+	int size = 1 << 20;
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	(void)s, (void)events;
+	if (c < 0)
+		return 0;
+	setsockopt(c, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	if (getsockopt(c, SOL_SOCKET, SO_PEERCRED, &peer, &len) || peer.uid ||
+	    sd_event_add_io(d->event, NULL, c, 1 /* EPOLLIN */, on_request, d) < 0)
+		close(c);
+	return 0;
+}
+
+int command_open(struct daemon *d)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	mode_t mask;
+	int r;
+
+	if (strlen(d->socket) >= sizeof(a.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(a.sun_path, d->socket);
+	if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
+		return -EADDRINUSE;
+	unlink(d->socket); /* of an agent that is no more */
+	mask = umask(0077);
+	r = bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 64) ? -errno : 0;
+	umask(mask);
+	if (r)
+		return r;
+	d->listener = TAKE_FD(fd);
+	return 0;
+}
+
+int command_watch(struct daemon *d)
+{
+	return sd_event_add_io(d->event, NULL, d->listener, 1 /* EPOLLIN */, on_connect, d);
+}

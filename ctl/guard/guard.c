@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Guards: who may join, and what becomes of who may not; see guard.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/log.h"
+#include "guard/guard.h"
+
+struct guard *guard_find(struct daemon *d, const struct listener_port *at)
+{
+	for (struct guard *g = d->guards; g; g = g->next)
+		if (g->at.netns == at->netns && g->at.port == at->port)
+			return g;
+	return NULL;
+}
+
+struct guard *guard_add(struct daemon *d, const struct listener_port *at, int netns, bool learn)
+{
+	struct guard *g = guard_find(d, at);
+
+	if (g) {
+		close(netns);
+		return g;
+	}
+	g = calloc(1, sizeof(*g));
+	if (!g || arrive_set(d, at, learn)) {
+		close(netns);
+		free(g);
+		return NULL;
+	}
+	*g = (struct guard){ .d = d, .at = *at, .netns = netns, .next = d->guards };
+	g->diag = queues_open(d->netns, netns);
+	d->guards = g;
+	store_guard(g);
+	return g;
+}
+
+static void note(struct guard *g, const struct listener *l, const char *why)
+{
+	struct stranger *s = NULL;
+	char text[LISTENER_TEXT];
+
+	for (unsigned int i = 0; i < g->n_strangers && !s; i++)
+		if (g->strangers[i].cookie == l->cookie)
+			s = &g->strangers[i];
+	if (!s && g->n_strangers == STRANGERS) {
+		memmove(g->strangers, g->strangers + 1, sizeof(*s) * --g->n_strangers);
+		s = &g->strangers[g->n_strangers++];
+	} else if (!s) {
+		s = &g->strangers[g->n_strangers++];
+	}
+	*s = (struct stranger){ .pid = l->pid, .cookie = l->cookie };
+	snprintf(s->comm, sizeof(s->comm), "%s", l->comm);
+	snprintf(s->address, sizeof(s->address), "%s", listener_text(l, text));
+	snprintf(s->why, sizeof(s->why), "%s", why);
+	log_warning("%s (pid %d) listens on %s and is given nothing: %s", l->comm, l->pid,
+		    s->address, why);
+}
+
+static struct group *find_group(struct guard *g, const struct listener *l)
+{
+	for (struct group *group = g->groups; group; group = group->next)
+		if (listener_same(&group->like, l))
+			return group;
+	return NULL;
+}
+
+/* Why a listener that is of no group may not found one: somebody is held for another address. */
+static bool is_elsewhere(struct guard *g, const struct listener *l, char words[WORDS])
+{
+	char one[LISTENER_TEXT], other[LISTENER_TEXT];
+
+	for (struct group *group = g->groups; group; group = group->next) {
+		if (group_members(group) || group->like.addr.ss_family != l->addr.ss_family)
+			continue;
+		if (group->like.uid != l->uid)
+			snprintf(words, WORDS,
+				 "it belongs to uid %u, and those held here to uid %u: the kernel "
+				 "lets no connection pass from one to the other",
+				 l->uid, group->like.uid);
+		else
+			snprintf(words, WORDS,
+				 "it listens on %s, and %u connections are held on %s: they cannot "
+				 "pass. They are kept for a server that listens there",
+				 listener_text(l, one), group->held,
+				 listener_text(&group->like, other));
+		return true;
+	}
+	return false;
+}
+
+int guard_take(struct guard *g, const struct listener *l, char words[WORDS])
+{
+	struct group *group = find_group(g, l);
+	char text[LISTENER_TEXT];
+	int one = 1, r = 0;
+
+	if (l->netns != g->at.netns) {
+		snprintf(words, WORDS, "its socket is of another network namespace than its process");
+		return -EXDEV;
+	}
+	if (!group && is_elsewhere(g, l, words))
+		return -EADDRNOTAVAIL;
+	if (!l->reuse && setsockopt(l->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one))) {
+		snprintf(words, WORDS, "SO_REUSEPORT cannot be set: %s", strerror(errno));
+		return -errno;
+	}
+	if (!group) {
+		/* or its holder would be stopped, too */
+		arrive_set(g->d, &g->at, false);
+		r = group_open(g, l, &group, words);
+		if (!r)
+			store_group(group);
+	}
+	if (!r)
+		r = group_join(group, l, words);
+	if (!r) {
+		log_info("%s is guarded: %u listeners, generation %u",
+			 listener_text(&group->like, text), group_members(group), g->generation);
+		group_hand_over(group);
+	}
+	return r;
+}
+
+static bool may_join(struct guard *g, const struct listener *l, char words[WORDS])
+{
+	char program[sizeof(g->program)];
+	int r = inspect_program(l->pid, program);
+
+	if (r) {
+		snprintf(words, WORDS, "its program cannot be seen: %s", strerror(-r));
+		return false;
+	}
+	if (!g->program[0])
+		memcpy(g->program, program, sizeof(program));
+	if (strcmp(g->program, program)) {
+		snprintf(words, WORDS, "nobody has registered it: %.80s is guarded here, it is %.80s",
+			 g->program, program);
+		return false;
+	}
+	return true;
+}
+
+struct meeting {
+	struct guard *guard;
+	int joined;
+};
+
+static int on_found(struct listener *l, void *data)
+{
+	struct meeting *m = data;
+	char words[WORDS] = "";
+
+	if (!may_join(m->guard, l, words) || guard_take(m->guard, l, words))
+		note(m->guard, l, words);
+	else
+		m->joined++;
+	return 0;
+}
+
+int guard_meet(struct guard *g, pid_t pid)
+{
+	struct meeting m = { .guard = g };
+
+	inspect(pid, g->at.port, on_found, &m);
+	store_state(g->d);
+	return m.joined;
+}
+
+void guard_refresh(struct guard *g)
+{
+	for (struct group *group = g->groups; group; group = group->next)
+		group_hand_over(group);
+}
+
+void guard_remove(struct guard *g)
+{
+	arrive_clear(g->d, &g->at);
+	store_drop_guard(g);
+	for (struct group *group = g->groups, *next; group; group = next) {
+		next = group->next;
+		store_drop_group(group);
+		group_close(group);
+	}
+	for (struct guard **at = &g->d->guards; *at; at = &(*at)->next)
+		if (*at == g) {
+			*at = g->next;
+			break;
+		}
+	close_fd(&g->diag);
+	close(g->netns);
+	free(g);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ferry-guard: keeps the un-accepted connections of listeners. A guard is a port of a network
+ * namespace; each address that is listened on there is a group: the kernel's reuseport group of the
+ * server's listeners and our holder.
+ */
+#ifndef GUARD_H
+#define GUARD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <systemd/sd-event.h>
+#include <ferry/listener.h>
+#include "base/util.h"
+
+#define COMM 16
+#define WORDS 256
+#define STRANGERS 16
+
+/* A listening TCP socket of some process, and a duplicate of it. */
+struct listener {
+	int fd;
+	pid_t pid;
+	char comm[COMM];
+	struct sockaddr_storage addr;
+	socklen_t size;
+	bool v6only, reuse;
+	uid_t uid;       /* of the socket */
+	uint64_t cookie; /* of the socket */
+	uint64_t netns;  /* of its network namespace */
+};
+
+/* What sock_diag says of a listening socket. */
+struct queue {
+	uint64_t cookie;
+	uint32_t queued, backlog;
+	uid_t uid;
+};
+
+/* A listener that may be given connections. No descriptor of it is kept: it would not close. */
+struct member {
+	uint64_t cookie; /* 0: a free slot */
+	pid_t pid;       /* who listened */
+	char comm[COMM];
+	bool late; /* we have set SO_REUSEPORT */
+	bool seen; /* in the look at the kernel that is going on */
+	uint32_t queued, backlog;
+};
+
+struct group {
+	struct guard *guard;
+	unsigned int number; /* names it in the store */
+	struct listener like; /* its address, options and user; no descriptor */
+	int hold[2];
+	unsigned int active;
+	int program, socks, group_fd, slots_fd, counts;
+	struct listener_group *view; /* the maps', mapped */
+	struct listener_slot *slots;
+	struct member members[LISTENER_SLOTS];
+	uint64_t hold_cookie[2];
+	uint32_t held; /* queued at the holder in use, when last asked */
+	sd_event_source *waiting[2];
+	sd_event_source *again;
+	struct group *next;
+};
+
+struct stranger {
+	pid_t pid;
+	uint64_t cookie;
+	char comm[COMM], address[80], why[WORDS];
+};
+
+struct guard {
+	struct daemon *d;
+	struct listener_port at;
+	int netns, diag;
+	char program[4096]; /* whose listeners may join; empty: not known yet */
+	uint32_t generation;
+	pid_t newest; /* the process of that generation */
+	struct group *groups;
+	struct stranger strangers[STRANGERS];
+	unsigned int n_strangers;
+	struct guard *next;
+};
+
+struct daemon {
+	sd_event *event;
+	const char *socket;
+	char **argv;
+	int listener; /* of the UNIX socket */
+	int ports, stopped, events, links[3], netns;
+	pid_t keeper;
+	unsigned int numbers;
+	struct guard *guards;
+	bool restored;
+};
+
+/* inspect.c: calls back for each listening TCP socket of the process, of that port, or 0: of any.
+ * The callee takes the descriptor by setting it to -1. How many, or -errno. */
+int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *data), void *data);
+/* A listening socket; 0 or -errno. */
+int inspect_fd(int fd, pid_t pid, struct listener *l);
+int inspect_program(pid_t pid, char path[4096]);
+#define LISTENER_TEXT 80
+const char *listener_text(const struct listener *l, char text[LISTENER_TEXT]);
+bool listener_same(const struct listener *a, const struct listener *b);
+
+/* queues.c: a socket that answers for a network namespace, or -errno. */
+int queues_open(int own_netns, int netns);
+/* Calls back for each socket that listens on the port. 0 or -errno. */
+int queues_read(int fd, uint32_t port, void (*found)(const struct queue *q, void *data), void *data);
+
+/* holder.c: a socket bound as l is, in its network namespace, not listening yet. */
+int holder_open(int own_netns, int netns, const struct listener *l, char words[WORDS]);
+
+/* group.c */
+int group_open(struct guard *g, const struct listener *l, struct group **group, char words[WORDS]);
+int group_join(struct group *g, const struct listener *l, char words[WORDS]);
+/* Members whose sockets listen no more are taken out; room is asked anew. */
+void group_refresh(struct group *g);
+/* What is held goes to who can take it. */
+void group_hand_over(struct group *g);
+unsigned int group_members(const struct group *g);
+void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT]);
+/* Everything of it is taken away; what is held goes to members, if there are any. */
+void group_close(struct group *g);
+/* The sources of events of a group that has been opened or restored. */
+int group_watch(struct group *g);
+int group_map(struct group *g);
+
+/* arrive.c */
+int arrive_open(struct daemon *d, char words[WORDS]);
+int arrive_watch(struct daemon *d);
+int arrive_set(struct daemon *d, const struct listener_port *at, bool learn);
+void arrive_clear(struct daemon *d, const struct listener_port *at);
+void arrive_go_on(struct daemon *d, pid_t pid);
+void arrive_meet_stopped(struct daemon *d);
+
+/* guard.c */
+struct guard *guard_find(struct daemon *d, const struct listener_port *at);
+struct guard *guard_add(struct daemon *d, const struct listener_port *at, int netns, bool learn);
+/* A process listens on the guard's port: its listeners join, or are strangers. How many joined. */
+int guard_meet(struct guard *g, pid_t pid);
+int guard_take(struct guard *g, const struct listener *l, char words[WORDS]);
+void guard_refresh(struct guard *g);
+void guard_remove(struct guard *g);
+
+/* store.c: descriptors outlive the agent with a keeper, or systemd. */
+int store_open(struct daemon *d);
+void store_put(const char *name, int fd);
+void store_drop(const char *name);
+void store_guard(struct guard *g);
+void store_drop_guard(struct guard *g);
+void store_group(struct group *g);
+void store_drop_group(struct group *g);
+void store_state(struct daemon *d);
+/* What an earlier agent has left. 1: it was there, 0: nothing was, -errno. */
+int store_restore(struct daemon *d);
+void store_all(struct daemon *d);
+
+/* keeper.c */
+int keeper_main(int argc, char **argv);
+/* Starts one for this process, which then has all that is to be kept; or uses the one, or the
+ * service manager, that has started this process. 0 or -errno. */
+int keeper_start(struct daemon *d);
+
+/* command.c */
+int command_open(struct daemon *d);
+int command_watch(struct daemon *d);
+
+#endif

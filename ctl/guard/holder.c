@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A holder: a socket that is the server's listener in all that matters to the kernel and to the
+ * connections that it makes, which inherit its options. See guard.h.
+ */
+#include <errno.h>
+#include <linux/socket.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include "guard/guard.h"
+
+/* What a connection inherits from its listener, and what decides whether it can be bound. */
+static const struct {
+	int level, name;
+	bool v6;
+} inherited[] = {
+	{ SOL_SOCKET, SO_KEEPALIVE, false },
+	{ SOL_SOCKET, SO_LINGER, false },
+	{ SOL_SOCKET, SO_OOBINLINE, false },
+	{ SOL_SOCKET, SO_PRIORITY, false },
+	{ SOL_SOCKET, SO_MARK, false },
+	{ SOL_SOCKET, SO_BINDTODEVICE, false },
+	{ SOL_SOCKET, SO_REUSEADDR, false },
+	{ IPPROTO_TCP, TCP_NODELAY, false },
+	{ IPPROTO_TCP, TCP_KEEPIDLE, false },
+	{ IPPROTO_TCP, TCP_KEEPINTVL, false },
+	{ IPPROTO_TCP, TCP_KEEPCNT, false },
+	{ IPPROTO_TCP, TCP_USER_TIMEOUT, false },
+	{ IPPROTO_TCP, TCP_CONGESTION, false },
+	{ IPPROTO_TCP, TCP_NOTSENT_LOWAT, false },
+	{ IPPROTO_TCP, TCP_SAVE_SYN, false },
+	{ IPPROTO_IP, IP_TOS, false },
+	{ IPPROTO_IP, IP_TTL, false },
+	{ IPPROTO_IP, IP_FREEBIND, false },
+	{ IPPROTO_IP, IP_TRANSPARENT, false },
+	{ IPPROTO_IPV6, IPV6_V6ONLY, true },
+	{ IPPROTO_IPV6, IPV6_TCLASS, true },
+	{ IPPROTO_IPV6, IPV6_UNICAST_HOPS, true },
+	{ IPPROTO_IPV6, IPV6_FREEBIND, true },
+	{ IPPROTO_IPV6, IPV6_TRANSPARENT, true },
+};
+
+/* Sizes that the server has set itself; others grow with use. */
+static void copy_buffers(int from, int to)
+{
+	static const int names[] = { SO_RCVBUF, SO_SNDBUF };
+	static const int locks[] = { SOCK_RCVBUF_LOCK, SOCK_SNDBUF_LOCK };
+	int locked = 0, value;
+	socklen_t size = sizeof(locked);
+
+	if (getsockopt(from, SOL_SOCKET, SO_BUF_LOCK, &locked, &size))
+		return;
+	for (int i = 0; i < 2; i++) {
+		size = sizeof(value);
+		if (!(locked & locks[i]) || getsockopt(from, SOL_SOCKET, names[i], &value, &size))
+			continue;
+		value /= 2; /* what is read is twice what was set */
+		setsockopt(to, SOL_SOCKET, names[i] == SO_RCVBUF ? SO_RCVBUFFORCE : SO_SNDBUFFORCE,
+			   &value, sizeof(value));
+	}
+}
+
+static void copy_options(int from, int to, bool v6)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(inherited); i++) {
+		char value[64], there[64];
+		socklen_t size = sizeof(value), there_size = sizeof(there);
+
+		if ((inherited[i].v6 && !v6) ||
+		    getsockopt(from, inherited[i].level, inherited[i].name, value, &size))
+			continue;
+		if (!getsockopt(to, inherited[i].level, inherited[i].name, there, &there_size) &&
+		    size == there_size && !memcmp(value, there, size))
+			continue;
+		setsockopt(to, inherited[i].level, inherited[i].name, value, size);
+	}
+	copy_buffers(from, to);
+}
+
+static int open_in(int own_netns, int netns, int family)
+{
+	int fd;
+
+	if (setns(netns, CLONE_NEWNET))
+		return -errno;
+	fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		fd = -errno;
+	if (setns(own_netns, CLONE_NEWNET))
+		abort(); /* nothing that follows would be where it belongs */
+	return fd;
+}
+
+int holder_open(int own_netns, int netns, const struct listener *l, char words[WORDS])
+{
+	_cleanup_close_ int fd = open_in(own_netns, netns, l->addr.ss_family);
+	int one = 1;
+	char text[LISTENER_TEXT];
+
+	if (fd < 0) {
+		snprintf(words, WORDS, "no socket in the server's network namespace: %s",
+			 strerror(-fd));
+		return TAKE_FD(fd);
+	}
+	copy_options(l->fd, fd, l->addr.ss_family == AF_INET6);
+	/* a group is of one user; who that is is asked at bind() */
+	if (fchown(fd, l->uid, (gid_t)-1) ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) ||
+	    bind(fd, (const struct sockaddr *)&l->addr, l->size)) {
+		int r = -errno;
+
+		snprintf(words, WORDS, "no holder can be bound to %s beside %s (pid %d): %s",
+			 listener_text(l, text), l->comm, l->pid, strerror(-r));
+		return r;
+	}
+	return TAKE_FD(fd);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a process listens on, found in its descriptors; see guard.h. */
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include "guard/guard.h"
+
+static int flag(int fd, int level, int name)
+{
+	int value = 0;
+	socklen_t size = sizeof(value);
+
+	return getsockopt(fd, level, name, &value, &size) ? -errno : value;
+}
+
+int inspect_fd(int fd, pid_t pid, struct listener *l)
+{
+	socklen_t eight = sizeof(uint64_t);
+	struct stat st;
+
+	memset(l, 0, sizeof(*l));
+	l->fd = -1;
+	l->pid = pid;
+	l->size = sizeof(l->addr);
+	if (flag(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP ||
+	    flag(fd, SOL_SOCKET, SO_ACCEPTCONN) != 1)
+		return -EINVAL;
+	if (getsockname(fd, (struct sockaddr *)&l->addr, &l->size) || fstat(fd, &st) ||
+	    getsockopt(fd, SOL_SOCKET, SO_COOKIE, &l->cookie, &eight) ||
+	    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &l->netns, &eight))
+		return -errno;
+	l->uid = st.st_uid;
+	l->reuse = flag(fd, SOL_SOCKET, SO_REUSEPORT) == 1;
+	l->v6only = l->addr.ss_family == AF_INET6 && flag(fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1;
+	return 0;
+}
+
+static void read_comm(pid_t pid, char comm[COMM])
+{
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	f = fopen(path, "re");
+	if (!f || !fgets(comm, COMM, f))
+		snprintf(comm, COMM, "?");
+	comm[strcspn(comm, "\n")] = 0;
+	if (f)
+		fclose(f);
+}
+
+int inspect_program(pid_t pid, char path[4096])
+{
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	n = readlink(link, path, 4095);
+	if (n < 0)
+		return -errno;
+	path[n] = 0;
+	return 0;
+}
+
+static uint16_t port_of(const struct listener *l)
+{
+	return ntohs(l->addr.ss_family == AF_INET6 ?
+			     ((const struct sockaddr_in6 *)&l->addr)->sin6_port :
+			     ((const struct sockaddr_in *)&l->addr)->sin_port);
+}
+
+static bool is_socket(int dir, const char *name)
+{
+	char target[64];
+	ssize_t n = readlinkat(dir, name, target, sizeof(target));
+
+	return n > 8 && !strncmp(target, "socket:[", 8);
+}
+
+int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *data), void *data)
+{
+	_cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	char path[64];
+	struct dirent *e;
+	int n = 0, r = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	d = pidfd < 0 ? NULL : opendir(path);
+	if (!d)
+		return -errno;
+	while (r >= 0 && (e = readdir(d))) {
+		_cleanup_close_ int fd = -1;
+		struct listener l;
+
+		if (e->d_name[0] == '.' || !is_socket(dirfd(d), e->d_name))
+			continue;
+		fd = (int)syscall(SYS_pidfd_getfd, pidfd, atoi(e->d_name), 0);
+		if (fd < 0 && errno == EPERM)
+			r = -EPERM;
+		if (fd < 0 || inspect_fd(fd, pid, &l) || (port && port_of(&l) != port))
+			continue;
+		read_comm(pid, l.comm);
+		l.fd = TAKE_FD(fd);
+		r = found(&l, data);
+		close_fd(&l.fd);
+		n++;
+	}
+	closedir(d);
+	return r < 0 ? r : n;
+}
+
+const char *listener_text(const struct listener *l, char text[LISTENER_TEXT])
+{
+	char addr[ADDR_TEXT];
+	uint8_t a[16];
+	uint16_t port;
+
+	if (addr_from_sockaddr(&l->addr, a, &port)) {
+		snprintf(text, LISTENER_TEXT, "?");
+		return text;
+	}
+	addr_text(a, addr);
+	if (l->addr.ss_family == AF_INET6)
+		snprintf(text, LISTENER_TEXT, "[%s]:%u%s", addr, ntohs(port), l->v6only ? "" : " (and IPv4)");
+	else
+		snprintf(text, LISTENER_TEXT, "%s:%u", addr, ntohs(port));
+	return text;
+}
+
+bool listener_same(const struct listener *a, const struct listener *b)
+{
+	return a->size == b->size && !memcmp(&a->addr, &b->addr, a->size) &&
+	       a->v6only == b->v6only && a->netns == b->netns && a->uid == b->uid;
+}
