@@ -112,13 +112,16 @@ static __always_inline void take_room(__u32 slot)
 		__sync_fetch_and_add(&s->room, -1);
 }
 
-__attribute__((noinline)) __u32 generation_of(__u64 cookie)
+/* The generation of a listener that closes, which is given nothing more from here on. */
+__attribute__((noinline)) __u32 closes(__u64 cookie)
 {
 	for (__u32 i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		struct listener_slot *s = slot_at(i);
 
-		if (s && s->cookie == cookie)
+		if (s && s->cookie == cookie) {
+			s->weight = 0;
 			return s->generation;
+		}
 	}
 	return NONE;
 }
@@ -143,7 +146,7 @@ int listener(struct sk_reuseport_md *ctx)
 	}
 	dead = child->state == TCP_CLOSE;
 	if (g->open) {
-		generation = generation_of(bpf_get_socket_cookie(ctx->sk));
+		generation = closes(bpf_get_socket_cookie(ctx->sk));
 		if (generation != NONE)
 			slot = give_member(ctx, generation);
 		if (slot == (int)NONE)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * ferry guard: asks ferry-guard, which it starts where there is none. A command to be guarded takes
- * this process's place: nothing of ferry is between it and whoever started it.
+ * ferry guard: asks ferry-guard, which it starts where there is none. A command to be guarded runs
+ * below this process, which passes signals and the exit code on and does nothing else.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -243,7 +244,42 @@ static int dry_run(struct cli *c, const struct arguments *a)
 				 "from the first listen() on port %lld here on: two holders, as the "
 				 "listener's user, and program sk_reuseport/migrate 'listener'",
 				 (long long)json_integer_value(port));
-	return cli_print(c, json_pack("{s:o}", "would", w.rows), "would", NULL, 0);
+	if (!c->json)
+		json_array_foreach(w.rows, i, port)
+			printf("%s\n", json_string_value(port));
+	if (c->json)
+		return cli_print(c, json_pack("{s:o}", "would", w.rows), NULL, NULL, 0);
+	json_decref(w.rows);
+	return EXIT_OK;
+}
+
+static pid_t command; /* that is guarded, while it runs */
+
+static void pass_on(int sig)
+{
+	kill(command, sig);
+}
+
+/* What is sent to this process is meant for the command, which a terminal's signals reach by
+ * themselves; and what becomes of it becomes of this. It is stopped for an instant when it listens
+ * for the first time: nobody else is to take that for his. */
+static int wait_for_command(struct cli *c)
+{
+	static const int passed[] = { SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT };
+	struct sigaction pass = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+	siginfo_t i = {};
+
+	for (unsigned int n = 0; n < ARRAY_SIZE(passed); n++)
+		sigaction(passed[n], &pass, NULL);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGQUIT, SIG_IGN);
+	while (waitid(P_PID, (id_t)command, &i, WEXITED))
+		if (errno != EINTR)
+			return cli_error(c, EXIT_FAILED, "lost", "the command: %s", strerror(errno));
+	fprintf(stderr, "ferry: the command has ended (%s %d). Its port is still guarded: clients wait "
+			"for whoever listens there next. 'ferry guard off' ends that.\n",
+		i.si_code == CLD_EXITED ? "exit code" : "signal", i.si_status);
+	return i.si_code == CLD_EXITED ? i.si_status : 128 + i.si_status;
 }
 
 static int start_command(struct cli *c, const struct arguments *a)
@@ -256,11 +292,18 @@ static int start_command(struct cli *c, const struct arguments *a)
 	json_decref(answer);
 	if (code)
 		return code;
-	fprintf(stderr,
-		"ferry: guarded from its first listen() on. This goes on when the command ends; "
-		"'ferry guard off' ends it.\n");
-	execvp(a->command[0], a->command);
-	return cli_error(c, EXIT_FAILED, "no-command", "%s: %s", a->command[0], strerror(errno));
+	fprintf(stderr, "ferry: guarded from its first listen() on, also when this command has ended; "
+			"'ferry guard off' ends that.\n");
+	command = fork();
+	if (!command) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* as if it had taken this process's place */
+		execvp(a->command[0], a->command);
+		fprintf(stderr, "ferry: %s: %s\n", a->command[0], strerror(errno));
+		_exit(127);
+	}
+	if (command < 0)
+		return cli_error(c, EXIT_FAILED, "no-command", "fork: %s", strerror(errno));
+	return wait_for_command(c);
 }
 
 int cmd_guard(struct cli *c, int argc, char **argv)
@@ -288,21 +331,46 @@ int cmd_guard(struct cli *c, int argc, char **argv)
 	return code;
 }
 
+static void show(const json_t *guard)
+{
+	json_t *row;
+	size_t i;
+	const char *address = json_string_value(json_object_get(guard, "address"));
+
+	printf("%s %s, port %lld: %lld held\n", json_string_value(json_object_get(guard, "state")),
+	       *address ? address : "(nobody has listened yet)",
+	       (long long)json_integer_value(json_object_get(guard, "port")),
+	       (long long)json_integer_value(json_object_get(guard, "held")));
+	json_array_foreach(json_object_get(guard, "members"), i, row)
+		printf("  %s (pid %lld), generation %lld: %lld queued of %lld\n",
+		       json_string_value(json_object_get(row, "comm")),
+		       (long long)json_integer_value(json_object_get(row, "pid")),
+		       (long long)json_integer_value(json_object_get(row, "generation")),
+		       (long long)json_integer_value(json_object_get(row, "queued")),
+		       (long long)json_integer_value(json_object_get(row, "backlog")));
+	json_array_foreach(json_object_get(guard, "strangers"), i, row)
+		printf("  %s (pid %lld) on %s is given nothing: %s\n",
+		       json_string_value(json_object_get(row, "comm")),
+		       (long long)json_integer_value(json_object_get(row, "pid")),
+		       json_string_value(json_object_get(row, "address")),
+		       json_string_value(json_object_get(row, "why")));
+}
+
 int cmd_guard_list(struct cli *c, int argc, char **argv)
 {
-	static const struct column columns[] = {
-		{ "address", "ADDRESS" }, { "port", "PORT" }, { "state", "STATE" },
-		{ "held", "HELD" },       { "uid", "UID" },   { "program", "PROGRAM" },
-	};
-	json_t *answer = NULL;
+	json_t *answer = NULL, *guard;
+	size_t i;
 	int code;
 
 	(void)argv;
 	if (argc)
 		return cli_error(c, EXIT_USAGE, "usage", "no argument is wanted");
 	code = ask(c, json_pack("{s:s}", "verb", "list"), false, &answer);
+	if (!code && c->json)
+		return cli_print(c, answer, NULL, NULL, 0);
 	if (!code)
-		return cli_print(c, answer, "guards", columns, ARRAY_SIZE(columns));
+		json_array_foreach(json_object_get(answer, "guards"), i, guard)
+			show(guard);
 	json_decref(answer);
 	return code;
 }

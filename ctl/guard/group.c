@@ -120,21 +120,21 @@ int group_open(struct guard *guard, const struct listener *l, struct group **gro
 	return group_watch(g);
 }
 
-static int free_slot(const struct group *g)
+/* Of a member, or with 0 one that is free. */
+static int slot_of(const struct group *g, uint64_t cookie)
 {
 	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (!g->members[i].cookie)
+		if (g->members[i].cookie == cookie)
 			return i;
 	return -ENOSPC;
 }
 
 int group_join(struct group *g, const struct listener *l, char words[WORDS])
 {
-	int slot = free_slot(g), r;
+	int slot = slot_of(g, l->cookie), r;
 
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie == l->cookie)
-			return 0;
+	if (slot < 0)
+		slot = slot_of(g, 0);
 	if (slot < 0) {
 		snprintf(words, WORDS, "all %d places of the group are taken",
 			 LISTENER_SLOTS - LISTENER_FIRST);
