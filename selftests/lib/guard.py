@@ -154,7 +154,7 @@ class Guard(Net):
     def log(self):
         try:
             with open(os.path.join(self.dir, "log")) as f:
-                return f.read()[-1500:]
+                return f.read()[-4500:]
         except OSError:
             return ""
 
