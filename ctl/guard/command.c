@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,20 +21,15 @@ static json_t *refusal(const char *id, const char *text)
 /* The network namespace that a process is in: a descriptor of it, and its cookie. */
 static int netns_of(struct daemon *d, pid_t pid, __u64 *cookie)
 {
-	_cleanup_close_ int fd = -1, sock = -1;
-	socklen_t size = sizeof(*cookie);
+	_cleanup_close_ int fd = -1;
 	char path[64];
-	int r = 0;
+	int r;
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || setns(fd, CLONE_NEWNET))
+	if (fd < 0)
 		return -errno;
-	sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (sock < 0 || getsockopt(sock, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &size))
-		r = -errno;
-	if (setns(d->netns, CLONE_NEWNET))
-		abort(); /* nothing that follows would be where it belongs */
+	r = netns_cookie(d, fd, cookie);
 	return r ? r : TAKE_FD(fd);
 }
 

@@ -88,8 +88,7 @@ struct guard {
 
 struct daemon {
 	sd_event *event;
-	const char *socket;
-	char **argv;
+	const char *socket, *config;
 	int listener; /* of the UNIX socket */
 	int ports, stopped, events, links[3], netns;
 	pid_t keeper;
@@ -113,7 +112,9 @@ int queues_open(int own_netns, int netns);
 /* Calls back for each socket that listens on the port. 0 or -errno. */
 int queues_read(int fd, uint32_t port, void (*found)(const struct queue *q, void *data), void *data);
 
-/* holder.c: a socket bound as l is, in its network namespace, not listening yet. */
+/* holder.c: the cookie of a network namespace. 0 or -errno. */
+int netns_cookie(struct daemon *d, int netns, __u64 *cookie);
+/* A socket bound as l is, in its network namespace, not listening yet. */
 int holder_open(int own_netns, int netns, const struct listener *l, char words[WORDS]);
 
 /* group.c */
@@ -146,6 +147,8 @@ struct guard *guard_add(struct daemon *d, const struct listener_port *at, int ne
 int guard_meet(struct guard *g, pid_t pid);
 int guard_take(struct guard *g, const struct listener *l, char words[WORDS]);
 void guard_refresh(struct guard *g);
+/* scan.c: the same for every process of its network namespace. */
+int guard_scan(struct guard *g);
 void guard_remove(struct guard *g);
 
 /* store.c: descriptors outlive the agent with a keeper, or systemd. */
@@ -166,6 +169,9 @@ int keeper_main(int argc, char **argv);
 /* Starts one for this process, which then has all that is to be kept; or uses the one, or the
  * service manager, that has started this process. 0 or -errno. */
 int keeper_start(struct daemon *d);
+
+/* config.c: what is wrong is logged. 0 or -errno. */
+int config_read(struct daemon *d, const char *path);
 
 /* command.c */
 int command_open(struct daemon *d);

@@ -94,6 +94,16 @@ static int open_in(int own_netns, int netns, int family)
 	return fd;
 }
 
+int netns_cookie(struct daemon *d, int netns, __u64 *cookie)
+{
+	_cleanup_close_ int fd = open_in(d->netns, netns, AF_INET);
+	socklen_t size = sizeof(*cookie);
+
+	if (fd < 0)
+		return fd;
+	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &size) ? -errno : 0;
+}
+
 int holder_open(int own_netns, int netns, const struct listener *l, char words[WORDS])
 {
 	_cleanup_close_ int fd = open_in(own_netns, netns, l->addr.ss_family);

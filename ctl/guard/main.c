@@ -49,6 +49,10 @@ static int start(struct daemon *d)
 			return r;
 		}
 	}
+	/* what is guarded already stays as it is */
+	r = d->config ? config_read(d, d->config) : 0;
+	if (r)
+		return r;
 	return keeper_start(d);
 }
 
@@ -68,29 +72,35 @@ static int run(struct daemon *d)
 	if (d->restored)
 		arrive_meet_stopped(d);
 	for (struct guard *g = d->guards; g; g = g->next)
-		guard_refresh(g);
+		if (g->groups)
+			guard_refresh(g);
+		else
+			guard_scan(g);
 	sd_notify(0, "READY=1");
 	return sd_event_loop(d->event);
 }
 
 static int usage(void)
 {
-	fputs("Usage: ferry-guard --socket PATH\n\nStarted by `ferry guard`; see ferry(8).\n", stderr);
+	fputs("Usage: ferry-guard --socket PATH [--config FILE]\n\nStarted by `ferry guard`, or by a "
+	      "service manager; see ferry(8).\n", stderr);
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
-	struct daemon d = { .argv = argv, .listener = -1, .ports = -1, .stopped = -1, .events = -1,
+	struct daemon d = { .listener = -1, .ports = -1, .stopped = -1, .events = -1,
 			    .links = { -1, -1, -1 } };
 	struct rlimit files;
 
 	if (argc > 1 && !strcmp(argv[1], "--keeper"))
 		return keeper_main(argc, argv);
-	if (argc != 3 || strcmp(argv[1], "--socket"))
+	if ((argc != 3 && argc != 5) || strcmp(argv[1], "--socket") ||
+	    (argc == 5 && strcmp(argv[3], "--config")))
 		return usage();
 	log_open("ferry-guard");
 	d.socket = argv[2];
+	d.config = argc == 5 ? argv[4] : NULL;
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
