@@ -19,7 +19,7 @@ import random
 import signal
 
 from clients import Clients
-from guard import HOST, LOCAL, PORT, alive, on_guard, stop
+from guard import HOST, LOCAL, PORT, alive, kill_both, on_guard, stop
 from net import Failure, wait_for
 import servers
 
@@ -92,9 +92,7 @@ def both_at_once(g, p):
     g.stop(p, signal.SIGKILL)
     g.wait_held(2 * CLIENTS)
     now = pair(g)
-    for sig in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in now.values():
-            os.kill(pid, sig)
+    kill_both(now.values())
     figures = [c.finish() for c in crowds]
     return sum(f["resets"] for f in figures)
 

@@ -23,8 +23,8 @@ import os
 import signal
 
 from clients import Clients, lost
-from guard import (HOST, LOCAL, PORT, alive, has_program, left, mine, on_guard, reuse, show, stop,
-                   stopped)
+from guard import (HOST, LOCAL, PORT, alive, has_program, left, mine, on_guard, reuse, show, state,
+                   stop)
 from net import wait_for
 import servers
 
@@ -68,7 +68,7 @@ def says(would, now, pid):
         "processes": [s for s in would if all(p in s for p in now["processes"])],
         "cgroup": [s for s in would if "cgroup/bind4" in s and "cgroup/bind6" in s],
         "tracing": [s for s in would if "tp_btf/inet_sock_set_state" in s],
-        "listener": [s for s in would if f"SO_REUSEPORT" in s and str(pid) in s],
+        "listener": [s for s in would if "SO_REUSEPORT" in s and str(pid) in s],
         "holder": [s for s in would if "holder" in s and now["address"] in s and
                    str(now["uid"]) in s],
         "program": [s for s in would if "sk_reuseport" in s and now["address"] in s]}
@@ -152,7 +152,7 @@ def family_rows(g, family):
     crowd = dies_with_a_queue(g, family, p)
     p = g.unguarded(*servers.python(LOCAL[family], PORT, "short", "stops"))
     g.wait_member(p.pid)
-    wait_for("it to stop", lambda: stopped(p.pid))
+    wait_for("it to stop", lambda: state(p.pid) == "T")
     wait_for("its queue to be full", lambda: g.one()["members"][0]["queued"] > 5)
     held, found = g.one()["held"], g.objects()
     r["handed"] = [g.off()["handed"], held]

@@ -23,28 +23,38 @@ PIDFD_GETFD = 438
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def alive(pid):
+def state(pid):
+    """One letter, as ps shows it; none of a process that is gone."""
     try:
         with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[0] not in "ZX"
+            return f.read().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
 
 
-def stopped(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0] == "T"
+def alive(pid):
+    return state(pid) not in ("", "Z", "X")
 
 
 def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return [int(n) for n in f.read().split()]
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            return [int(n) for n in f.read().split()]
+    except OSError:
+        return []
+
+
+def program(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def stop(pid):
     """SIGSTOP, and waits until it is so."""
     os.kill(pid, signal.SIGSTOP)
-    wait_for(f"process {pid} to be stopped", lambda: stopped(pid))
+    wait_for(f"process {pid} to be stopped", lambda: state(pid) == "T")
 
 
 def listeners(pid):
@@ -85,6 +95,40 @@ def has_program(pid):
     return found
 
 
+class Command:
+    """A server that `ferry guard -- ARGV` runs: its process. Over when ferry is."""
+
+    def __init__(self, ferry):
+        self.ferry = ferry
+        self.pid = wait_for("the command to be run", self.child, 15)
+
+    def child(self):
+        if self.ferry.poll() is not None:
+            raise Failure(f"ferry guard has ended: {self.ferry.returncode}")
+        # what it starts the agent by is its child for a moment, too
+        return next((c for c in children(self.ferry.pid) if
+                     program(c) not in ("", program(self.ferry.pid))), None)
+
+    def send_signal(self, sig):
+        try:
+            os.kill(self.pid, sig)
+        except ProcessLookupError:
+            pass  # as Popen's
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self):
+        return self.ferry.poll()
+
+    def wait(self, timeout=None):
+        return self.ferry.wait(timeout)
+
+    @property
+    def returncode(self):
+        return self.ferry.returncode
+
+
 class Guard(Net):
     def __init__(self):
         super().__init__()
@@ -122,23 +166,27 @@ class Guard(Net):
                           f" | {self.log()}")
         return code, answer
 
-    def guarded(self, *argv, port=PORT, log=None):
-        """A server that is started by `ferry guard`; it has the process's number."""
-        return self.start(HOST, *self.argv("--port", port, "--", *argv), log=log)
+    def guarded(self, *argv, port=PORT):
+        """A server that is started by `ferry guard`."""
+        ferry = self.start(HOST, *self.argv("--port", port, "--", *argv))
+        p = Command(ferry)
+        self.processes[self.processes.index(ferry)] = p
+        return p
 
-    def unguarded(self, *argv, log=None):
-        return self.start(HOST, *argv, log=log)
+    def unguarded(self, *argv):
+        return self.start(HOST, *argv)
 
     def attach(self, pid, *words):
         return self.ferry("--pid", pid, *words)[1]
 
-    def list(self):
-        answer = self.ferry("list")[1]
-        self.agents |= {answer["agent"], answer["keeper"]}
+    def list(self, check=True):
+        answer = self.ferry("list", check=check)[1]
+        self.agents |= {answer[k] for k in ("agent", "keeper") if k in answer}
         return answer
 
-    def guards(self, port=PORT):
-        return [g for g in self.list()["guards"] if g["port"] == port]
+    def guards(self, port=PORT, check=True):
+        """check: an agent has to be there, and to answer."""
+        return [g for g in self.list(check).get("guards", []) if g["port"] == port]
 
     def one(self, port=PORT):
         """The guard of that port, of which there is one address only."""
@@ -152,27 +200,29 @@ class Guard(Net):
         return self.ferry("off", *words)[1]
 
     def log(self):
-        try:
-            with open(os.path.join(self.dir, "log")) as f:
-                return f.read()[-4500:]
-        except OSError:
-            return ""
+        """The end of what servers, ferry and agent have said."""
+        text = ""
+        for path in (os.path.join(self.dir, "log"), f"{self.path}.log"):
+            try:
+                with open(path, errors="replace") as f:
+                    text += f.read()[-2000:]
+            except OSError:
+                continue
+        return text
 
     # states to wait for
 
     def wait_member(self, pid, port=PORT, addresses=1, members=1):
         """The server's listeners are members; the guards of its port."""
         def there():
-            if not os.path.exists(self.path):
-                return None
-            rows = [g for g in self.guards(port)
+            rows = [g for g in self.guards(port, check=False)
                     if sum(m["pid"] == pid for m in g["members"]) == members]
             return rows if len(rows) == addresses else None
 
         try:
             return wait_for(f"process {pid} to be guarded", there, 15, 0.02)
         except Failure as e:
-            raise Failure(f"{e}: {self.list()} | {self.log()}") from None
+            raise Failure(f"{e}: {self.list(False)} | {self.log()}") from None
 
     def wait_listening(self, port=PORT, count=1):
         return wait_for(f"{count} listeners on port {port}",
@@ -193,7 +243,7 @@ class Guard(Net):
             wait_for(f"{count} connections to be held",
                      lambda: sum(g["held"] for g in self.guards(port)) >= count, 20, 0.02)
         except Failure as e:
-            raise Failure(f"{e}: {self.list()} | {self.log()}") from None
+            raise Failure(f"{e}: {self.list(False)} | {self.log()}") from None
 
     def kernel(self, *names):
         """The sum of these counters of the namespace's TCP."""
@@ -243,7 +293,7 @@ class Guard(Net):
     def end(self):
         """Everything off; where that does not work, agent and keeper in one moment."""
         for p in self.processes:
-            if p.poll() is None and stopped(p.pid):
+            if p.poll() is None and state(p.pid) == "T":
                 p.send_signal(signal.SIGCONT)
         if os.path.exists(self.path):
             try:
@@ -252,10 +302,14 @@ class Guard(Net):
                 wait_for("agent and keeper to end", lambda: not any(map(alive, self.agents)), 5)
             except (Failure, subprocess.TimeoutExpired) as e:
                 print(f"off at the end: {e}", flush=True)
-        rest = [p for p in mine(self.path) if alive(p)]
-        for sig in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in rest:
-                os.kill(pid, sig)
+        kill_both(mine(self.path))
+
+
+def kill_both(pids):
+    """Agent and keeper in one moment: neither starts the other again."""
+    for sig in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in filter(alive, pids):
+            os.kill(pid, sig)
 
 
 def mine(path):
