@@ -3,6 +3,8 @@
 #   make         programs, library, probes          make tests   the test programs
 #   make check   set up, build, test (as root)      make fuzz    60 s of each fuzz target
 #   make demo    the main job, shown (as root)      make info    stack and verifier work
+#   make demo-restart   nginx restarted, plain and guarded (as root)
+#   make bench-guard   what a guard costs, beside proxies (as root)
 #   make vm      on other kernels, in virtual machines (as root)
 #   make install DESTDIR= PREFIX=/usr/local
 #   make kernel-rules   what ferry asks of the kernel, a program a rule (as root)
@@ -180,6 +182,22 @@ demo:
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tools/demo
 
+demo-restart:
+	$(Q)tools/deps build test guard
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tools/demo-restart
+
+# Benches: a JSON line a row, baselines in the same run.
+build/bench-handover: $(OBJ)/tools/bench/handover.o
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
+$(call src,tools/bench/*.c): | $(SKELS)
+
+bench-guard:
+	$(Q)tools/deps build test guard
+	$(Q)$(MAKE) --no-print-directory all build/bench-handover
+	$(Q)tools/bench/guard.py
+
 vm:
 	$(Q)tools/deps build test vm
 	$(Q)$(MAKE) --no-print-directory all tests
@@ -208,4 +226,4 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all tests objects fuzz check kernel-rules demo vm info install clean
+.PHONY: all tests objects fuzz check kernel-rules demo demo-restart bench-guard vm info install clean
