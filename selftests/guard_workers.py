@@ -5,7 +5,7 @@ not accepted goes to the others, what all of them have not accepted is held.
 
 Steps, over IPv4 and IPv6 together:
  1. nginx with `listen ... reuseport` and four workers, guarded by `ferry guard`: all its listeners
-    are members; under load, all four workers answer; HUP: refused 0; the new workers answer
+    are members, none is a stranger; under load, all four workers answer; HUP: refused 0; the new workers answer
  2. all its processes stopped, 200 clients queue; SIGKILL to all; held; started again: 200 answered
  3. control: the same, not guarded: resets
  4. four processes with one listener each, of a server that forks; under load all four answer; one
@@ -91,8 +91,8 @@ def control_nginx(g):
 
 def guarded_nginx(g):
     p = g.guarded(*nginx(g))
-    g.wait_member(p.pid, addresses=2, members=WORKERS)
-    result = {"reload": reload(g, p)}
+    rows = g.wait_member(p.pid, addresses=2, members=WORKERS)
+    result = {"strangers": sum(len(x["strangers"]) for x in rows), "reload": reload(g, p)}
     crowds = all_die(g, p)
     g.wait_held(2 * CLIENTS)
     p = g.unguarded(*nginx(g))
@@ -164,6 +164,7 @@ def test(g):
     off(g)
     reloaded, crash, forked = r["nginx"]["reload"], r["nginx"]["crash"], r["forks"]
     checks = {
+        "members": not r["nginx"]["strangers"],
         "workers": reloaded["workers"] == reloaded["new_workers"] == WORKERS,
         "reload": not reloaded["refused"] and not reloaded["wrong"] and not reloaded["waiting"] and
         reloaded["resets"] <= reloaded["aborted"],
