@@ -136,24 +136,28 @@ class Guard(Net):
         self.agents = set()  # every agent and keeper that was seen
 
     def up(self):
-        self.add(HOST)
-        self.at(HOST, "sysctl", "-qw", "net.core.somaxconn=4096",
-                "net.ipv4.ip_local_port_range=10000 65000", "net.ipv4.tcp_max_syn_backlog=8192")
+        self.host(HOST)
         return self
+
+    def host(self, host):
+        """A namespace in which many clients can wait."""
+        self.add(host)
+        self.at(host, "sysctl", "-qw", "net.core.somaxconn=4096",
+                "net.ipv4.ip_local_port_range=10000 65000", "net.ipv4.tcp_max_syn_backlog=8192")
 
     # what a person would type
 
     def argv(self, *words):
         return [f"{BUILD}/ferry", "--socket", self.path, "guard", *map(str, words)]
 
-    def ferry(self, *words, check=True):
-        """A `ferry guard` in the namespace; its exit code and its JSON."""
+    def ferry(self, *words, check=True, host=HOST):
+        """A `ferry guard` in a namespace; its exit code and its JSON."""
         argv = self.argv(*words)
         argv.insert(1, "-j")
         # not by a pipe: who starts the agent would be waited for until that has ended
         out = os.path.join(self.dir, "answer")
         with open(out, "w+") as f, open(os.path.join(self.dir, "log"), "ab") as err:
-            code = subprocess.run(["nsenter", f"--net=/run/netns/{self.ns(HOST)}", *argv], stdout=f,
+            code = subprocess.run(["nsenter", f"--net=/run/netns/{self.ns(host)}", *argv], stdout=f,
                                   stderr=err, stdin=subprocess.DEVNULL, timeout=60).returncode
             f.seek(0)
             text = f.read()
@@ -167,8 +171,10 @@ class Guard(Net):
         return code, answer
 
     def guarded(self, *argv, port=PORT):
-        """A server that is started by `ferry guard`."""
-        ferry = self.start(HOST, *self.argv("--port", port, "--", *argv))
+        """A server that is started by `ferry guard`. port: one, or some."""
+        ports = port if isinstance(port, tuple) else (port,)
+        words = [w for n in ports for w in ("--port", n)]
+        ferry = self.start(HOST, *self.argv(*words, "--", *argv))
         p = Command(ferry)
         self.processes[self.processes.index(ferry)] = p
         return p
@@ -224,18 +230,18 @@ class Guard(Net):
         except Failure as e:
             raise Failure(f"{e}: {self.list(False)} | {self.log()}") from None
 
-    def wait_listening(self, port=PORT, count=1):
+    def wait_listening(self, port=PORT, count=1, host=HOST):
         return wait_for(f"{count} listeners on port {port}",
-                        lambda: len(self.queues(port)) >= count, 15, 0.01)
+                        lambda: len(self.queues(port, host)) >= count, 15, 0.01)
 
-    def queues(self, port=PORT):
+    def queues(self, port=PORT, host=HOST):
         """Un-accepted connections of each listener there, by the kernel."""
-        out = self.at(HOST, "ss", "-Hltn", "sport", "=", f":{port}").stdout
+        out = self.at(host, "ss", "-Hltn", "sport", "=", f":{port}").stdout
         return [int(line.split()[1]) for line in out.splitlines()]
 
-    def wait_queued(self, count, port=PORT):
+    def wait_queued(self, count, port=PORT, host=HOST):
         return wait_for(f"{count} connections to be queued",
-                        lambda: sum(self.queues(port)) >= count, 20, 0.01)
+                        lambda: sum(self.queues(port, host)) >= count, 20, 0.01)
 
     def wait_held(self, count, port=PORT):
         """The guard says that it holds so many, on all addresses."""

@@ -115,7 +115,9 @@ def write(net, name, text):
 
 
 def nginx(net, addresses, port, workers=2, options="", name="nginx"):
-    rows = [f"listen {bracketed(a)}:{port} backlog=1024 {options};" for a in addresses]
+    """port: one, or some."""
+    ports = port if isinstance(port, tuple) else (port,)
+    rows = [f"listen {bracketed(a)}:{n} backlog=1024 {options};" for a in addresses for n in ports]
     conf = write(net, f"{name}.conf", NGINX.format(
         pid=f"{net.dir}/{name}.pid", log=f"{net.dir}/{name}.log", dir=net.dir, workers=workers,
         listens="\n        ".join(rows)))
