@@ -168,7 +168,7 @@ fuzz: $(FUZZ)
 
 # The two commands of the README. Each sets up what it needs.
 check:
-	$(Q)tools/deps build test vm
+	$(Q)tools/deps build test guard vm
 	$(Q)$(MAKE) --no-print-directory all tests
 	$(Q)$(MAKE) --no-print-directory B=build/san SAN=1 tests
 	$(Q)$(MAKE) --no-print-directory B=build/clang CC=$(CLANG) objects

@@ -129,6 +129,21 @@ static int slot_of(const struct group *g, uint64_t cookie)
 	return -ENOSPC;
 }
 
+/* Workers, each with a listener of its own, are of one generation with their siblings and with the
+ * parent that has forked them; what starts one server after the other is another program. */
+static bool is_of_newest(const struct guard *g, pid_t pid)
+{
+	pid_t parent = inspect_parent(pid);
+	char program[sizeof(g->program)];
+
+	if (pid == g->newest || pid == g->parent)
+		return true;
+	if (!parent)
+		return false;
+	return parent == g->newest || (parent == g->parent && !inspect_program(parent, program) &&
+				       !strcmp(program, g->program));
+}
+
 int group_join(struct group *g, const struct listener *l, char words[WORDS])
 {
 	int slot = slot_of(g, l->cookie), r;
@@ -141,14 +156,16 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 		return slot;
 	}
 	if (put(g, (uint32_t)slot, l->fd)) {
+		if (errno == EBUSY && g->members[slot].cookie)
+			return 0; /* it is there already, and has not stopped to listen meanwhile */
 		r = -errno;
 		snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-r));
 		return r;
 	}
-	if (g->guard->newest != l->pid) {
-		g->guard->newest = l->pid;
+	if (!is_of_newest(g->guard, l->pid))
 		g->guard->generation++;
-	}
+	g->guard->newest = l->pid;
+	g->guard->parent = inspect_parent(l->pid);
 	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = !l->reuse };
 	snprintf(g->members[slot].comm, COMM, "%s", l->comm);
 	g->slots[slot].generation = g->guard->generation;

@@ -79,7 +79,7 @@ struct guard {
 	int netns, diag;
 	char program[4096]; /* whose listeners may join; empty: not known yet */
 	uint32_t generation;
-	pid_t newest; /* the process of that generation */
+	pid_t newest, parent; /* a process of that generation, and its parent */
 	struct group *groups;
 	struct stranger strangers[STRANGERS];
 	unsigned int n_strangers;
@@ -103,6 +103,7 @@ int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *dat
 /* A listening socket; 0 or -errno. */
 int inspect_fd(int fd, pid_t pid, struct listener *l);
 int inspect_program(pid_t pid, char path[4096]);
+pid_t inspect_parent(pid_t pid); /* 0: not known */
 #define LISTENER_TEXT 80
 const char *listener_text(const struct listener *l, char text[LISTENER_TEXT]);
 bool listener_same(const struct listener *a, const struct listener *b);

@@ -66,6 +66,21 @@ int inspect_program(pid_t pid, char path[4096])
 	return 0;
 }
 
+pid_t inspect_parent(pid_t pid)
+{
+	char path[64], line[128];
+	int parent = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "PPid: %d", &parent) != 1)
+		;
+	if (f)
+		fclose(f);
+	return parent;
+}
+
 static uint16_t port_of(const struct listener *l)
 {
 	return ntohs(l->addr.ss_family == AF_INET6 ?

@@ -114,10 +114,11 @@ static json_t *guard_state(const struct guard *g)
 
 	for (const struct group *group = g->groups; group; group = group->next)
 		json_array_append_new(groups, group_state(group));
-	return json_pack("{s:I,s:i,s:s,s:s,s:i,s:i,s:o}", "netns", (json_int_t)g->at.netns, "port",
+	return json_pack("{s:I,s:i,s:s,s:s,s:i,s:i,s:i,s:o}", "netns", (json_int_t)g->at.netns, "port",
 			 (int)g->at.port, "in", netns_name(g, name),
 			 "program", g->program, "generation",
-			 (int)g->generation, "newest", (int)g->newest, "groups", groups);
+			 (int)g->generation, "newest", (int)g->newest, "parent", (int)g->parent, "groups",
+			 groups);
 }
 
 void store_state(struct daemon *d)
@@ -247,6 +248,7 @@ static int restore_guard(struct daemon *d, const json_t *row)
 	g->diag = queues_open(d->netns, g->netns);
 	g->generation = (uint32_t)json_integer_value(json_object_get(row, "generation"));
 	g->newest = (pid_t)json_integer_value(json_object_get(row, "newest"));
+	g->parent = (pid_t)json_integer_value(json_object_get(row, "parent"));
 	snprintf(g->program, sizeof(g->program), "%s",
 		 json_string_value(json_object_get(row, "program")));
 	json_array_foreach(json_object_get(row, "groups"), i, group)
