@@ -3,8 +3,8 @@
 A server that runs already is guarded under load, without a restart, and from then on a crash of it
 refuses nobody and resets only whom it had accepted.
 
-Steps, for nginx without `reuseport` (IPv4 and IPv6), and for `python3 -m http.server` (one after the
-other), each three times under eight clients with a new connection a request:
+Steps, for nginx without `reuseport` (IPv4 and IPv6), and for `python3 -m http.server` (one after
+the other), each three times under eight clients with a new connection a request:
  1. control, not guarded: SIGKILL, and the usual command 200 ms later: refused more than 0
  2. running, under load: `ferry guard --pid`; SO_REUSEPORT is on, which the server has not set;
     clients meet nothing of it

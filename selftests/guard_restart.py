@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Common servers are restarted and reloaded in their usual ways, and no client is refused; who is reset
-had been accepted, by the kernel's own count.
+Common servers are restarted and reloaded in their usual ways, and no client is refused; who is
+reset had been accepted, by the kernel's own count.
 
 Steps, for each row (nginx without and with `reuseport`, HAProxy, python3 -m http.server, Node; each
 way it is restarted), over IPv4 and IPv6, under eight clients with a new connection a request:
@@ -9,7 +9,8 @@ way it is restarted), over IPv4 and IPv6, under eight clients with a new connect
     is only reported
  2. started by `ferry guard`, then restarted five times by its usual command; between two restarts
     the new process is seen to be guarded and 100 more clients of each family are answered
- 3. refused 0; resets as many as the kernel says that a server has aborted after it had accepted them
+ 3. refused 0; resets as many as the kernel says that a server has aborted after it had accepted
+    them
 """
 import os
 import signal
@@ -110,7 +111,8 @@ def wait_answered(clients):
 
 def sums(clients):
     found = [c.finish() for c in clients]
-    return {k: sum(f.get(k, 0) for f in found) for k in {*SAID, "wrong", *(k for f in found for k in f)}}
+    kinds = {*SAID, "wrong", *(k for f in found for k in f)}
+    return {k: sum(f.get(k, 0) for f in found) for k in kinds}
 
 
 def end(g, p):

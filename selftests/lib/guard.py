@@ -84,7 +84,7 @@ def reuse(pid):
 
 
 def has_program(pid):
-    """Whether a reuseport program is at a listener. Asked by detaching it: for the end of a test."""
+    """Whether a reuseport program is at a listener; asked by detaching it."""
     found = False
     for s in listeners(pid):
         try:

@@ -100,7 +100,8 @@ def stock_python(net, address, port):
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "index.html"), "wb") as f:
         f.write(FILE)
-    return ["/usr/bin/python3", "-m", "http.server", str(port), "--bind", address, "--directory", folder]
+    return ["/usr/bin/python3", "-m", "http.server", str(port), "--bind", address, "--directory",
+            folder]
 
 
 def node(address, port):
