@@ -55,7 +55,31 @@ cat /tmp/ferryd.log
 kill $agent; wait $agent
 ferryd --node one --detach 2>&1 && test ! -e /sys/fs/bpf/ferry && exit $good
 """
-GUEST_ROWS = {"an agent loads, attaches natively, is taken off": "dash ./agent"}
+# Eight clients are queued at a server that stands still, which is killed: the next one answers them.
+GUARD = """
+guard() { ferry --socket /tmp/guard.sock guard "$@"; }
+echo file >/tmp/index.html
+guard --port 8080 -- httpd -f -p $1 -h /tmp 2>/tmp/guard.said &
+for i in $(seq 100); do wget -q -O - http://$2/ && break; usleep 50000; done
+server=$(guard list | sed -n 's/.*(pid \\([0-9]*\\)).*/\\1/p')
+kill -STOP $server
+for i in $(seq 8); do timeout 30 wget -q -O - http://$2/ >>/tmp/answers & done
+for i in $(seq 100); do guard list | grep -q ' 8 queued' && break; usleep 50000; done
+kill -9 $server
+for i in $(seq 100); do guard list | grep -q ' 8 held' && break; usleep 50000; done
+guard list
+httpd -f -p $1 -h /tmp & server=$!
+for i in $(seq 100); do [ "$(wc -l </tmp/answers)" = 8 ] && break; usleep 50000; done
+guard list; cat /tmp/guard.sock.log
+guard off; good=$?
+kill $server
+[ "$(wc -l </tmp/answers)" = 8 ] && rm /tmp/answers && exit $good
+"""
+GUEST_ROWS = {"an agent loads, attaches natively, is taken off": "dash ./agent",
+              "a guarded listener's queue goes to the next server, IPv4":
+              "dash ./guard 127.0.0.1:8080 127.0.0.1:8080",
+              "a guarded listener's queue goes to the next server, IPv6":
+              "dash ./guard '[::1]:8080' '[::1]:8080'"}
 
 
 def names(folder, end=""):
@@ -75,7 +99,8 @@ def files():
 def guest_files():
     tools = {f"/usr/sbin/{t}": os.path.realpath(shutil.which(t)) for t in ("bpftool", "ip")}
     return {**{f"/t/{name}": path for name, path in files().items()}, **tools,
-            "/t/agent": AGENT.encode(), "/usr/sbin/ferryd": f"{BUILD}/ferryd",
+            "/t/agent": AGENT.encode(), "/t/guard": GUARD.encode(),
+            "/usr/sbin/ferryd": f"{BUILD}/ferryd", "/usr/bin/ferry-guard": f"{BUILD}/ferry-guard",
             "/usr/bin/ferry": f"{BUILD}/ferry"}
 
 

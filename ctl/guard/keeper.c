@@ -209,8 +209,11 @@ int keeper_start(struct daemon *d)
 
 	if (there)
 		return watch(d, (pid_t)atoi(there));
-	if (getenv("NOTIFY_SOCKET"))
-		return 0; /* systemd */
+	if (getenv("NOTIFY_SOCKET")) { /* systemd */
+		if (!d->restored)
+			store_all(d);
+		return 0;
+	}
 	sock = notify_socket(name);
 	if (sock < 0)
 		return sock;

@@ -268,6 +268,8 @@ int store_restore(struct daemon *d)
 	if (given <= 0)
 		return given;
 	state_fd = take("state");
+	if (state_fd < 0)
+		return 0; /* whatever it is that somebody has handed to us */
 	d->listener = take("command");
 	d->ports = take("ports");
 	d->stopped = take("stopped");
