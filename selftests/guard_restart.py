@@ -3,8 +3,9 @@
 Common servers are restarted and reloaded in their usual ways, and no client is refused; who is
 reset had been accepted, by the kernel's own count.
 
-Steps, for each row (nginx without and with `reuseport`, HAProxy, python3 -m http.server, Node; each
-way it is restarted), over IPv4 and IPv6, under eight clients with a new connection a request:
+Steps, for each row (nginx without and with `reuseport`, HAProxy, python3 -m http.server, Node, and
+one that stops to listen for a while; each way it is restarted), over IPv4 and IPv6, under eight
+clients with a new connection a request:
  1. control, not guarded: one restart with its gap: refused more than 0; a reload, which has no gap,
     is only reported
  2. started by `ferry guard`, then restarted five times by its usual command; between two restarts
@@ -17,7 +18,7 @@ import signal
 import time
 
 from clients import Clients
-from guard import ANY, HOST, LOCAL, PORT, children, on_guard
+from guard import ANY, HOST, LOCAL, PORT, children, listeners, on_guard
 from net import wait_for
 import servers
 
@@ -64,6 +65,18 @@ class Hup(Row):
         return p
 
 
+class Relisten(Row):
+    """The same process stops to listen, and listens again, with the same socket."""
+
+    def restart(self, p):
+        p.send_signal(signal.SIGUSR1)
+        wait_for("it to stop to listen", lambda: not listeners(p.pid))
+        time.sleep(GAP_S)
+        p.send_signal(signal.SIGUSR2)
+        wait_for("it to listen again", lambda: listeners(p.pid))
+        return p
+
+
 class SoftStop(Row):
     """HAProxy is asked to finish what it has accepted."""
     signal = signal.SIGUSR1
@@ -95,6 +108,8 @@ def rows():
     for f in (4, 6):
         yield Row(f"python_v{f}", lambda g, f=f: servers.stock_python(g, LOCAL[f], PORT), (f,))
         yield Row(f"node_v{f}", lambda g, f=f: servers.node(LOCAL[f], PORT), (f,))
+        yield Relisten(f"relisten_v{f}",
+                       lambda g, f=f: servers.python(LOCAL[f], PORT, "relisten"), (f,))
 
 
 def load(g, row):
