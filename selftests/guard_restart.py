@@ -11,7 +11,7 @@ clients with a new connection a request:
  2. started by `ferry guard`, then restarted five times by its usual command; between two restarts
     the new process is seen to be guarded and 100 more clients of each family are answered
  3. refused 0; resets as many as the kernel says that a server has aborted after it had accepted
-    them
+    them; agent and keeper have as many descriptors as before
 """
 import os
 import signal
@@ -153,7 +153,7 @@ def guarded(g, row):
     p = g.guarded(*row.argv)
     g.wait_member(p.pid, addresses=len(row.families), members=row.members)
     clients = load(g, row)
-    aborted = g.aborted()
+    aborted, descriptors = g.aborted(), g.descriptors()
     slowest = 0
     for _ in range(TIMES):
         began = time.monotonic()
@@ -162,6 +162,8 @@ def guarded(g, row):
         wait_answered(clients)
         slowest = max(slowest, time.monotonic() - began)
     figures = {**sums(clients), "aborted": g.aborted() - aborted, "slowest_s": round(slowest, 2)}
+    wait_for("agent and keeper to have as many descriptors as before",
+             lambda: g.descriptors() == descriptors)
     counts = [x["counts"] for x in g.guards()]
     figures["counts"] = {k: sum(c[k] for c in counts) for k in counts[0]}
     found = g.objects()

@@ -285,6 +285,11 @@ class Guard(Net):
                 found["map"] |= set(p.get("map_ids", []))
         return found
 
+    def descriptors(self):
+        """How many agent and keeper have."""
+        answer = self.list()
+        return [len(os.listdir(f"/proc/{answer[k]}/fd")) for k in ("agent", "keeper")]
+
     def wait_gone(self, found):
         """Processes and objects are gone: the kernel frees some of them a little later."""
         wait_for("agent and keeper to end", lambda: not any(map(alive, self.agents)), 10, 0.02)
