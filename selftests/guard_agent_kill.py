@@ -5,10 +5,10 @@ no connection is lost, whatever the server does meanwhile.
 
 Steps:
  1. a server on ::, both families, started by `ferry guard`
- 2. fifty times: the server is stopped, 20 clients queue (IPv4 and IPv6), SIGKILL to the server, and
-    it is started again; agent or keeper, by lot, is killed by SIGKILL at one of four moments, by
+ 2. fifty times: the server is stopped, 20 clients queue (IPv4 and IPv6), SIGKILL to the server, 10
+    clients come while nobody listens, and it is started again; agent or keeper, by lot, is killed by SIGKILL at one of four moments, by
     lot: while the queue is the server's, with the server's death, while all are held, and with the
-    start of the next server. Queued at that moment: more than 0. All 20 are answered
+    start of the next server. Queued at that moment: more than 0. All 30 are answered
  3. after each, agent and keeper are two living processes again, one of them new, and the server is
     a member
  4. 500 are held, and a server with a backlog of 5 comes, which gets them a few at a time: ten more
@@ -29,8 +29,10 @@ import servers
 
 ROUNDS = 50
 CLIENTS = 10  # of each family
+LATE = 5
 MANY = 250
 KILLS = 10  # while many are handed over
+ALL = 2 * (CLIENTS + LATE)
 MOMENTS = ("queued", "death", "held", "start")
 ARGV = servers.python("::", PORT)
 
@@ -76,6 +78,10 @@ def one_round(g, p, which, moment):
         queued = kill(g, before[which])
     g.stop(p, signal.SIGKILL)
     g.wait_queued(2 * CLIENTS)  # by the kernel: the agent may be away
+    crowds += [Clients(g.ns(HOST), LOCAL[f], PORT, LATE) for f in (4, 6)]
+    for c in crowds[2:]:
+        c.wait_sent()
+    g.wait_queued(ALL)
     if moment == "held":
         queued = kill(g, before[which])
     p = g.unguarded(*ARGV)
@@ -158,7 +164,7 @@ def test(g):
         rows.append((queued, answered))
         key = f"{which}_{moment}"
         killed[key] = killed.get(key, 0) + 1
-        if not queued or answered != 2 * CLIENTS:
+        if not queued or answered != ALL:
             wrong.append([n, key, queued, figures])
     p, handed = handing_over(g, p)
     listened = first_listen(g)
@@ -168,7 +174,7 @@ def test(g):
     found = g.objects()
     g.off()
     g.wait_gone(found)
-    lost = sum(2 * CLIENTS - answered for _, answered in rows)
+    lost = sum(ALL - answered for _, answered in rows)
     return {"ok": not wrong and control == listened == 2 * CLIENTS and len(rows) == ROUNDS and
             handed["answered"] == 2 * MANY and handed["fewest_queued"] > 0, "seed": seed,
             "handing_over": handed, "first_listen": listened,
