@@ -101,8 +101,8 @@ def sum_now(clients):
 
 
 def is_right(families, r):
-    """Whoever was accepted and had sent nothing yet is cut, not reset; of eight clients eight at most
-    can be accepted as a server ends."""
+    """Whoever was accepted and had sent nothing yet is cut, not reset; of eight clients eight at
+    most can be accepted as a server ends."""
     others = {k: n for k, n in r.items() if k in ("refused", "wrong", "waiting") or k.isupper()}
     return (r["reuse"] == [[0] * len(families), [1] * len(families)] and
             not any(r["attached"].values()) and not any(others.values()) and

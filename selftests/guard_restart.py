@@ -175,8 +175,8 @@ def guarded(g, row):
 
 
 def is_right(row, r, plain):
-    """Whoever was accepted and had sent nothing yet is cut, not reset; of eight clients eight at most
-    can be accepted as a server ends. No client leaves while it is held."""
+    """Whoever was accepted and had sent nothing yet is cut, not reset; of eight clients eight at
+    most can be accepted as a server ends. No client leaves while it is held."""
     others = [n for k, n in r.items() if k in ("refused", "wrong", "waiting") or k.isupper()]
     return (not any(others) and r["resets"] <= r["aborted"] <= r["resets"] + r["cut"] and
             r["resets"] + r["cut"] <= 8 * TIMES and not r["counts"]["dead"] and
