@@ -8,7 +8,8 @@ Steps:
  2. fifty times: the server is stopped, 20 clients queue (IPv4 and IPv6), SIGKILL to the server, 10
     clients come while nobody listens, and it is started again; agent or keeper, by lot, is killed
     by SIGKILL at one of four moments in turn: while the queue is the server's, with the server's
-    death, while all are held, and with the start of the next server. Queued at that moment: more
+    death, while all are held, and with the start of the next server, which stops itself once it
+    listens and is let go on after the kill. Queued at that moment: more
     than 0. All 30 are answered
  3. after each, agent and keeper are two living processes again, one of them new, and the server is
     a member
@@ -85,9 +86,11 @@ def one_round(g, p, which, moment):
     g.wait_queued(ALL)
     if moment == "held":
         queued = kill(g, before[which])
-    p = g.unguarded(*ARGV)
+    p = g.unguarded(*ARGV, *(("stops",) if moment == "start" else ()))
     if moment == "start":
         queued = kill(g, before[which])
+        wait_for("the server to listen", lambda: state(p.pid) == "T")
+        p.send_signal(signal.SIGCONT)
     figures = [c.finish() for c in crowds]
     after = wait_for("the one that was killed to be back", lambda: other(before, pair(g), which),
                      15, 0.01)
@@ -146,6 +149,7 @@ def both_at_once(g, p):
     g.wait_held(2 * CLIENTS)
     now = pair(g)
     kill_both(now.values())
+    wait_for("both to be gone", lambda: not any(map(alive, now.values())))
     figures = [c.finish() for c in crowds]
     return sum(f["resets"] for f in figures)
 
