@@ -120,6 +120,9 @@ def handing_over(g, p):
         queued.append(kill(g, before[("agent", "keeper")[n % 2]]))
     figures = [c.finish() for c in crowds]
     pair(g)
+    g.stop(p, signal.SIGKILL)
+    p = g.unguarded(*ARGV)
+    g.wait_member(p.pid)
     return p, {"fewest_queued": min(queued), "answered": sum(f["answered"] for f in figures)}
 
 

@@ -10,15 +10,15 @@ clients with a new connection a request:
     is only reported
  2. started by `ferry guard`, then restarted five times by its usual command; between two restarts
     the new process is seen to be guarded and 100 more clients of each family are answered
- 3. refused 0; resets as many as the kernel says that a server has aborted after it had accepted
-    them; agent and keeper have as many descriptors as before
+ 3. refused 0; on the wire, as many resets without a FIN before as the kernel says that a server has
+    aborted after it had accepted them (TCPAbortOnClose); agent and keeper have as many descriptors as before
 """
 import os
 import signal
 import time
 
 from clients import Clients
-from guard import ANY, HOST, LOCAL, PORT, children, listeners, on_guard
+from guard import ANY, HOST, LOCAL, PORT, children, listeners, on_guard, reset_at_once
 from net import wait_for
 import servers
 
@@ -153,7 +153,7 @@ def guarded(g, row):
     p = g.guarded(*row.argv)
     g.wait_member(p.pid, addresses=len(row.families), members=row.members)
     clients = load(g, row)
-    aborted, descriptors = g.aborted(), g.descriptors()
+    aborted, descriptors, wire = g.kernel("TCPAbortOnClose"), g.descriptors(), g.ends()
     slowest = 0
     for _ in range(TIMES):
         began = time.monotonic()
@@ -161,7 +161,8 @@ def guarded(g, row):
         g.wait_member(p.pid, addresses=len(row.families), members=row.members)
         wait_answered(clients)
         slowest = max(slowest, time.monotonic() - began)
-    figures = {**sums(clients), "aborted": g.aborted() - aborted, "slowest_s": round(slowest, 2)}
+    figures = {**sums(clients), "aborted": g.kernel("TCPAbortOnClose") - aborted,
+               "reset_at_once": reset_at_once(wire), "slowest_s": round(slowest, 2)}
     wait_for("agent and keeper to have as many descriptors as before",
              lambda: g.descriptors() == descriptors)
     counts = [x["counts"] for x in g.guards()]
@@ -175,10 +176,11 @@ def guarded(g, row):
 
 
 def is_right(row, r, plain):
-    """Whoever was accepted and had sent nothing yet is cut, not reset; of eight clients eight at
-    most can be accepted as a server ends. No client leaves while it is held."""
+    """Who had sent something that the server did not read is reset, and the kernel counts him; who
+    had sent nothing is cut, and reset if he sends then. Of eight clients eight at most can be
+    accepted as a server ends. No client leaves while it is held."""
     others = [n for k, n in r.items() if k in ("refused", "wrong", "waiting") or k.isupper()]
-    return (not any(others) and r["resets"] <= r["aborted"] <= r["resets"] + r["cut"] and
+    return (not any(others) and r["reset_at_once"] == r["aborted"] and
             r["resets"] + r["cut"] <= 8 * TIMES and not r["counts"]["dead"] and
             not r["counts"]["cancelled"] and (plain["refused"] or not row.has_gap))
 
