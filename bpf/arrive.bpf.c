@@ -48,7 +48,7 @@ struct {
 	__uint(max_entries, 1024);
 	__type(key, __u32);
 	__type(value, struct listener_port);
-} stopped SEC(".maps");
+} unmet SEC(".maps"); /* who was stopped, or could not be told of */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -95,11 +95,14 @@ int BPF_PROG(state, struct sock *sk, int before, int now)
 	if (!how)
 		return 0;
 	if (now == TCP_LISTEN && *how == LISTENER_LEARN &&
-	    !bpf_map_update_elem(&stopped, &pid, &at, BPF_ANY) && bpf_send_signal(SIGSTOP))
-		bpf_map_delete_elem(&stopped, &pid);
+	    !bpf_map_update_elem(&unmet, &pid, &at, BPF_ANY) && bpf_send_signal(SIGSTOP))
+		bpf_map_delete_elem(&unmet, &pid);
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e)
-		return 0; /* the guard looks at everything from time to time */
+	if (!e) { /* full: nobody has read for long */
+		if (now == TCP_LISTEN)
+			bpf_map_update_elem(&unmet, &pid, &at, BPF_ANY);
+		return 0;
+	}
 	e->at = at;
 	e->pid = pid;
 	e->listens = now == TCP_LISTEN;

@@ -11,7 +11,8 @@
 #include "cli/cli.h"
 
 #define SCHEMA 1 /* of every object's keys */
-#define ANSWER_MAX (256 << 10) /* 253 sockets, a reason each */
+#define ANSWER_MAX (1 << 20) /* 253 sockets, a reason each; a thousand guarded ports */
+#define PATH_SIZE 128
 
 static void print_json(json_t *object)
 {
@@ -89,31 +90,37 @@ int cli_view(struct cli *c)
 		   EXIT_OK;
 }
 
-/* flags: SOCK_NONBLOCK. A descriptor, or -errno. */
-static int open_socket(const struct cli *c, int flags, struct sockaddr_un *un)
+int cli_dial(const char *path, int flags)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), r;
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	_cleanup_close_ int fd = -1;
 
-	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (strlen(path) >= sizeof(un.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(un.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&un, sizeof(un)))
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+static const char *agent_path(const struct cli *c, char path[PATH_SIZE])
+{
 	if (c->socket)
-		snprintf(un->sun_path, sizeof(un->sun_path), "%s", c->socket);
+		snprintf(path, PATH_SIZE, "%s", c->socket);
 	else
-		snprintf(un->sun_path, sizeof(un->sun_path), "/run/ferry/%s.sock", c->node);
-	if (fd >= 0 && !connect(fd, (struct sockaddr *)un, sizeof(*un)))
-		return fd;
-	r = -errno;
-	close_fd(&fd);
-	return r;
+		snprintf(path, PATH_SIZE, "/run/ferry/%s.sock", c->node);
+	return path;
 }
 
 static int connect_agent(struct cli *c)
 {
-	struct sockaddr_un un;
-	int fd = open_socket(c, 0, &un);
+	char path[PATH_SIZE];
+	int fd = cli_dial(agent_path(c, path), 0);
 
 	if (fd >= 0)
 		return fd;
-	return -cli_error(c, EXIT_FAILED, "no-agent", "%s: %s; %s%s", un.sun_path, strerror(-fd),
+	return -cli_error(c, EXIT_FAILED, "no-agent", "%s: %s; %s%s", path, strerror(-fd),
 			  fd == -EACCES ? "be root, or in the group ferry" :
 					  "is ferryd running? ferryd --node ",
 			  fd == -EACCES ? "" : c->node);
@@ -122,8 +129,8 @@ static int connect_agent(struct cli *c)
 /* Whether there is an agent, without asking it anything: its pid, 0 none, null not known. */
 static json_t *agent_pid(const struct cli *c)
 {
-	struct sockaddr_un un;
-	_cleanup_close_ int fd = open_socket(c, SOCK_NONBLOCK, &un);
+	char path[PATH_SIZE];
+	_cleanup_close_ int fd = cli_dial(agent_path(c, path), SOCK_NONBLOCK);
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
@@ -134,29 +141,34 @@ static json_t *agent_pid(const struct cli *c)
 	return json_integer(peer.pid);
 }
 
-int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer)
+int cli_exchange(struct cli *c, int fd, json_t *request, int timeout_ms, json_t **answer)
 {
 	static char buf[ANSWER_MAX];
-	_cleanup_close_ int fd = -1;
-	struct pollfd p = { .events = POLLIN };
-	char *text = json_dumps(request, JSON_COMPACT);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	_cleanup_free_ char *text = json_dumps(request, JSON_COMPACT);
 	ssize_t n = -1;
-	int r = choose_node(c);
 
 	json_decref(request);
+	if (text && send(fd, text, strlen(text), MSG_NOSIGNAL) > 0 && poll(&p, 1, timeout_ms) == 1)
+		n = recv(fd, buf, sizeof(buf), 0);
+	*answer = n > 0 ? json_loadb(buf, (size_t)n, 0, NULL) : NULL;
+	return *answer ? EXIT_OK :
+			 cli_error(c, EXIT_FAILED, "timeout", "the agent did not answer");
+}
+
+int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer)
+{
+	_cleanup_close_ int fd = -1;
+	int r = choose_node(c);
+
 	if (!r) {
 		fd = connect_agent(c);
 		r = fd < 0 ? -fd : EXIT_OK;
 	}
-	p.fd = fd;
-	if (!r && send(fd, text, strlen(text), MSG_NOSIGNAL) > 0 && poll(&p, 1, timeout_ms) == 1)
-		n = recv(fd, buf, sizeof(buf), 0);
-	free(text);
-	if (r)
-		return r;
-	*answer = n > 0 ? json_loadb(buf, (size_t)n, 0, NULL) : NULL;
-	return *answer ? EXIT_OK :
-			 cli_error(c, EXIT_FAILED, "timeout", "the agent did not answer");
+	if (!r)
+		return cli_exchange(c, fd, request, timeout_ms, answer);
+	json_decref(request);
+	return r;
 }
 
 static const char *cell(json_t *value, char *buf, size_t size)

@@ -32,6 +32,14 @@ struct verb {
 int cli_view(struct cli *c);
 /* Asks the agent; *answer is its object. EXIT_OK or says why not. */
 int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer);
+/* A connection to a UNIX socket, or -errno. flags: SOCK_NONBLOCK. */
+int cli_dial(const char *path, int flags);
+/* One request and its answer. EXIT_OK or says why not. Takes request. */
+int cli_exchange(struct cli *c, int fd, json_t *request, int timeout_ms, json_t **answer);
+/* Asks ferry-guard, which is started where there is none and `start` says so. EXIT_OK, or says why
+ * not: also what it has refused. */
+int cli_ask_guard(struct cli *c, json_t *request, bool start, json_t **answer);
+int cli_not_allowed(struct cli *c);
 int cli_error(struct cli *c, int code, const char *id, const char *format, ...) _printf_(4, 5);
 
 /* Prints the object and drops it; what is read from the pins says whether there is an agent: -j by

@@ -4,23 +4,14 @@
  * below this process, which passes signals and the exit code on and does nothing else.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include "cli/cli.h"
 #include "guard/guard.h"
 
-#define DEFAULT_SOCKET "/run/ferry/guard.sock"
-#define START_MS 10000
-#define ANSWER_MS 20000
 #define PORTS 64
 
 struct arguments {
@@ -80,111 +71,6 @@ static int parse(struct cli *c, int argc, char **argv, struct arguments *a)
 	return code;
 }
 
-static int dial(const char *path)
-{
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	if (strlen(path) >= sizeof(a.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(a.sun_path, path);
-	if (connect(fd, (struct sockaddr *)&a, sizeof(a)))
-		return -errno;
-	return TAKE_FD(fd);
-}
-
-/* The agent, beside this program or in the path, in the background and of nobody's terminal. */
-static void spawn(const char *socket)
-{
-	pid_t pid = fork();
-	char path[4096];
-	ssize_t n;
-	int null, log;
-
-	if (pid) {
-		waitpid(pid, NULL, 0);
-		return;
-	}
-	setsid();
-	if (fork())
-		_exit(0); /* the agent is nobody's child: the command that comes here has none */
-	snprintf(path, sizeof(path), "%s.log", socket);
-	null = open("/dev/null", O_RDWR);
-	log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
-	dup2(null, 0);
-	dup2(null, 1);
-	dup2(log < 0 ? null : log, 2);
-	if (close_range(3, ~0U, 0) || chdir("/"))
-		_exit(127);
-	n = readlink("/proc/self/exe", path, sizeof(path) - 16);
-	if (n > 0) {
-		path[n] = 0;
-		strcpy(strrchr(path, '/'), "/ferry-guard");
-		execl(path, "ferry-guard", "--socket", socket, NULL);
-		strcpy(strrchr(path, '/'), "/../sbin/ferry-guard");
-		execl(path, "ferry-guard", "--socket", socket, NULL);
-	}
-	execlp("ferry-guard", "ferry-guard", "--socket", socket, NULL);
-	_exit(127);
-}
-
-static int not_allowed(struct cli *c)
-{
-	return cli_error(c, EXIT_FAILED, "not-allowed", "root is needed: run it with sudo");
-}
-
-static int dial_or_start(struct cli *c, const char *path, bool start)
-{
-	int fd = dial(path);
-
-	if (fd >= 0 || !start)
-		return fd;
-	if (geteuid()) {
-		not_allowed(c);
-		return -EPERM;
-	}
-	if (!strcmp(path, DEFAULT_SOCKET))
-		mkdir("/run/ferry", 0755);
-	spawn(path);
-	for (int ms = 0; ms < START_MS && fd < 0; ms += 5) {
-		const struct timespec pause = { .tv_nsec = 5000000 };
-
-		nanosleep(&pause, NULL);
-		fd = dial(path);
-	}
-	if (fd < 0)
-		cli_error(c, EXIT_FAILED, "no-guard",
-			  "ferry-guard does not answer on %s: %s.log may say why", path, path);
-	return fd;
-}
-
-/* *answer is the reply. EXIT_OK, or says why not. */
-static int ask(struct cli *c, json_t *request, bool start, json_t **answer)
-{
-	const char *path = c->socket ? c->socket : DEFAULT_SOCKET;
-	_cleanup_close_ int fd = dial_or_start(c, path, start);
-	_cleanup_free_ char *text = json_dumps(request, JSON_COMPACT), *buf = malloc(1 << 20);
-	struct pollfd p = { fd, POLLIN, 0 };
-	const char *id;
-	ssize_t n;
-
-	json_decref(request);
-	if (fd == -EACCES && !start)
-		return not_allowed(c);
-	if (fd < 0)
-		return start ? EXIT_FAILED :
-			       cli_error(c, EXIT_NOT_FOUND, "not-found", "nothing is guarded here");
-	if (!text || !buf || send(fd, text, strlen(text), MSG_NOSIGNAL) < 0 ||
-	    poll(&p, 1, ANSWER_MS) != 1 || (n = recv(fd, buf, 1 << 20, 0)) <= 0)
-		return cli_error(c, EXIT_FAILED, "no-answer", "ferry-guard does not answer");
-	*answer = json_loadb(buf, (size_t)n, 0, NULL);
-	id = json_string_value(json_object_get(*answer, "error"));
-	if (id)
-		return cli_error(c, !strcmp(id, "not-found") ? EXIT_NOT_FOUND : EXIT_FAILED, id,
-				 "%s", json_string_value(json_object_get(*answer, "text")));
-	return EXIT_OK;
-}
-
 static void sentence(json_t *rows, const char *format, ...) _printf_(2, 3);
 static void sentence(json_t *rows, const char *format, ...)
 {
@@ -206,16 +92,8 @@ static int would_take(struct listener *l, void *data)
 {
 	struct would *w = data;
 	char text[LISTENER_TEXT];
-	uint16_t port;
-	uint8_t a[16];
-	bool wanted = !json_array_size(w->ports);
-	json_t *p;
-	size_t i;
 
-	addr_from_sockaddr(&l->addr, a, &port);
-	json_array_foreach(w->ports, i, p)
-		wanted = wanted || json_integer_value(p) == ntohs(port);
-	if (!wanted)
+	if (!listener_wanted(l, w->ports))
 		return 0;
 	listener_text(l, text);
 	if (!l->reuse)
@@ -238,7 +116,7 @@ static int dry_run(struct cli *c, const struct arguments *a)
 		if (n < 0 || !json_array_size(w.rows)) {
 			json_decref(w.rows);
 			if (n == -EACCES || n == -EPERM)
-				return not_allowed(c);
+				return cli_not_allowed(c);
 			return cli_error(c, EXIT_FAILED, n < 0 ? "no-process" : "no-listener",
 					 "pid %d: %s", a->pid,
 					 n < 0 ? strerror(-n) : "it listens on no such TCP port");
@@ -294,7 +172,7 @@ static int wait_for_command(struct cli *c)
 static int start_command(struct cli *c, const struct arguments *a)
 {
 	json_t *answer = NULL;
-	int code = ask(c, json_pack("{s:s,s:i,s:O}", "verb", "expect", "pid", (int)getpid(),
+	int code = cli_ask_guard(c, json_pack("{s:s,s:i,s:O}", "verb", "expect", "pid", (int)getpid(),
 				    "ports", a->ports),
 		       true, &answer);
 
@@ -329,7 +207,7 @@ int cmd_guard(struct cli *c, int argc, char **argv)
 	else if (!code && a.command)
 		code = start_command(c, &a);
 	else if (!code)
-		code = ask(c, json_pack("{s:s,s:i,s:O}", "verb", "take", "pid", (int)a.pid, "ports",
+		code = cli_ask_guard(c, json_pack("{s:s,s:i,s:O}", "verb", "take", "pid", (int)a.pid, "ports",
 					a.ports),
 			   true, &answer);
 	json_decref(a.ports);
@@ -374,7 +252,7 @@ int cmd_guard_list(struct cli *c, int argc, char **argv)
 	(void)argv;
 	if (argc)
 		return cli_error(c, EXIT_USAGE, "usage", "no argument is wanted");
-	code = ask(c, json_pack("{s:s}", "verb", "list"), false, &answer);
+	code = cli_ask_guard(c, json_pack("{s:s}", "verb", "list"), false, &answer);
 	if (!code && c->json)
 		return cli_print(c, answer, NULL, NULL, 0);
 	if (!code)
@@ -393,7 +271,7 @@ int cmd_guard_off(struct cli *c, int argc, char **argv)
 	if (!code && (a.pid || a.command || a.dry_run || json_array_size(a.ports) > 1))
 		code = cli_error(c, EXIT_USAGE, "usage", "[--port P] [--force] is wanted");
 	if (!code)
-		code = ask(c, json_pack("{s:s,s:i,s:I,s:b}", "verb", "off", "pid", (int)getpid(),
+		code = cli_ask_guard(c, json_pack("{s:s,s:i,s:I,s:b}", "verb", "off", "pid", (int)getpid(),
 					"port", json_integer_value(json_array_get(a.ports, 0)),
 					"force", a.force),
 			   false, &answer);

@@ -70,7 +70,7 @@ int arrive_open(struct daemon *d, char words[WORDS])
 	if (r)
 		snprintf(words, WORDS, "the programs cannot be attached: %s", strerror(-r));
 	d->ports = fcntl(bpf_map__fd(b->maps.ports), F_DUPFD_CLOEXEC, 3);
-	d->stopped = fcntl(bpf_map__fd(b->maps.stopped), F_DUPFD_CLOEXEC, 3);
+	d->unmet = fcntl(bpf_map__fd(b->maps.unmet), F_DUPFD_CLOEXEC, 3);
 	d->events = fcntl(bpf_map__fd(b->maps.events), F_DUPFD_CLOEXEC, 3);
 	arrive_bpf__destroy(b);
 	return r;
@@ -92,18 +92,17 @@ void arrive_go_on(struct daemon *d, pid_t pid)
 {
 	uint32_t key = (uint32_t)pid;
 
-	if (!bpf_map_delete_elem(d->stopped, &key))
+	if (!bpf_map_delete_elem(d->unmet, &key))
 		kill(pid, SIGCONT);
 }
 
-/* Those that an agent stopped and did not live to meet. */
-void arrive_meet_stopped(struct daemon *d)
+void arrive_meet(struct daemon *d)
 {
 	struct listener_port at;
 	uint32_t pid;
 
-	while (!bpf_map_get_next_key(d->stopped, NULL, &pid)) {
-		struct guard *g = bpf_map_lookup_elem(d->stopped, &pid, &at) ? NULL :
+	while (!bpf_map_get_next_key(d->unmet, NULL, &pid)) {
+		struct guard *g = bpf_map_lookup_elem(d->unmet, &pid, &at) ? NULL :
 									      guard_find(d, &at);
 
 		if (g)

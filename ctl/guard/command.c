@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What `ferry guard` asks: one JSON object each way, on a UNIX socket of root's; see guard.h. */
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,21 +14,6 @@
 static json_t *refusal(const char *id, const char *text)
 {
 	return json_pack("{s:s,s:s}", "error", id, "text", text);
-}
-
-/* The network namespace that a process is in: a descriptor of it, and its cookie. */
-static int netns_of(struct daemon *d, pid_t pid, __u64 *cookie)
-{
-	_cleanup_close_ int fd = -1;
-	char path[64];
-	int r;
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	r = netns_cookie(d, fd, cookie);
-	return r ? r : TAKE_FD(fd);
 }
 
 static json_t *describe_member(const struct group *g, int slot)
@@ -111,7 +94,7 @@ static json_t *expect(struct daemon *d, pid_t pid, const json_t *ports)
 
 	json_array_foreach(ports, i, port) {
 		struct listener_port at = { .port = (uint32_t)json_integer_value(port) };
-		int netns = netns_of(d, pid, &at.netns);
+		int netns = netns_of(d->netns, pid, &at.netns);
 
 		if (netns < 0)
 			return refusal("no-namespace", strerror(-netns));
@@ -128,34 +111,19 @@ struct search {
 	pid_t pid;
 };
 
-static bool wanted(const json_t *ports, uint32_t port)
-{
-	json_t *p;
-	size_t i;
-
-	json_array_foreach(ports, i, p)
-		if (json_integer_value(p) == port)
-			return true;
-	return !json_array_size(ports);
-}
-
 static int on_found(struct listener *l, void *data)
 {
 	struct search *s = data;
-	struct listener_port at = { .netns = l->netns };
+	struct listener_port at = { .netns = l->netns, .port = listener_port_of(l) };
 	char text[LISTENER_TEXT], words[WORDS] = "no guard can be made";
 	__u64 cookie;
 	struct guard *g;
-	uint16_t port;
-	uint8_t a[16];
 	int netns;
 
-	addr_from_sockaddr(&l->addr, a, &port);
-	at.port = ntohs(port);
-	if (!wanted(s->ports, at.port))
+	if (!listener_wanted(l, s->ports))
 		return 0;
 	listener_text(l, text);
-	netns = netns_of(s->d, s->pid, &cookie);
+	netns = netns_of(s->d->netns, s->pid, &cookie);
 	g = netns < 0 ? NULL : guard_add(s->d, &at, netns, false);
 	if (g && !g->program[0])
 		inspect_program(s->pid, g->program);
@@ -209,7 +177,7 @@ static json_t *off(struct daemon *d, const json_t *request)
 		.port = (uint32_t)json_integer_value(json_object_get(request, "port"))
 	};
 	_cleanup_close_ int netns = netns_of(
-		d, (pid_t)json_integer_value(json_object_get(request, "pid")), &at.netns);
+		d->netns, (pid_t)json_integer_value(json_object_get(request, "pid")), &at.netns);
 	bool force = json_is_true(json_object_get(request, "force"));
 	int n = 0, handed = 0;
 
@@ -256,15 +224,17 @@ static json_t *answer(struct daemon *d, const json_t *request)
 
 static void finish(struct daemon *d)
 {
-	char log[256];
+	static const char *const suffixes[] = { "", ".log", KEEPER_SUFFIX };
+	char path[256];
 
 	if (d->guards)
 		return;
 	log_info("nothing is guarded any more");
-	unlink(d->socket);
-	snprintf(log, sizeof(log), "%s.log", d->socket);
-	unlink(log);
 	sd_notify(0, "STOPPING=1");
+	for (unsigned int i = 0; i < ARRAY_SIZE(suffixes); i++) {
+		snprintf(path, sizeof(path), "%s%s", d->socket, suffixes[i]);
+		unlink(path);
+	}
 	sd_event_exit(d->event, 0);
 }
 
@@ -303,7 +273,7 @@ static int on_connect(sd_event_source *s, int fd, uint32_t events, void *data)
 	(void)s, (void)events;
 	if (c < 0)
 		return 0;
-	setsockopt(c, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	setsockopt(c, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
 	if (getsockopt(c, SOL_SOCKET, SO_PEERCRED, &peer, &len) || peer.uid ||
 	    sd_event_add_io(d->event, NULL, c, 1 /* EPOLLIN */, on_request, d) < 0)
 		close(c);
@@ -317,7 +287,7 @@ int command_open(struct daemon *d)
 	mode_t mask;
 	int r;
 
-	if (strlen(d->socket) >= sizeof(a.sun_path))
+	if (strlen(d->socket) + strlen(KEEPER_SUFFIX) >= sizeof(a.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(a.sun_path, d->socket);
 	if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ini.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/log.h"
@@ -67,7 +66,7 @@ static void finish(struct reading *r)
 		int netns = open(file, O_RDONLY | O_CLOEXEC);
 		struct guard *g;
 
-		if (netns < 0 || netns_cookie(r->d, netns, &at.netns)) {
+		if (netns < 0 || netns_cookie(r->d->netns, netns, &at.netns)) {
 			bad(r, "netns: no network namespace:", file);
 			close_fd(&netns);
 			return;
@@ -75,7 +74,7 @@ static void finish(struct reading *r)
 		g = guard_add(r->d, &at, netns, true);
 		if (!g)
 			bad(r, "cannot be guarded:", s->name);
-		else
+		else if (s->program[0]) /* or what has been learned stays */
 			snprintf(g->program, sizeof(g->program), "%s", s->program);
 	}
 }

@@ -197,12 +197,23 @@ static void on_queue(const struct queue *q, void *data)
 	}
 }
 
+static bool all_seen(const struct group *g)
+{
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && !g->members[i].seen)
+			return false;
+	return true;
+}
+
+/* A dump that goes on in a second message may leave one out: who is not seen is asked for again,
+ * since nothing brings back who is forgotten. */
 void group_refresh(struct group *g)
 {
 	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 		g->members[i].seen = false;
-	if (queues_read(g->guard->diag, g->guard->at.port, on_queue, g))
-		return; /* no answer is no "no" */
+	for (int n = 0; n < 2 && (!n || !all_seen(g)); n++)
+		if (queues_read(g->guard->diag, g->guard->at.port, on_queue, g))
+			return; /* no answer is no "no" */
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 		if (g->members[i].cookie && !g->members[i].seen)
 			forget(g, i);

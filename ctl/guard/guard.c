@@ -57,6 +57,15 @@ static void note(struct guard *g, const struct listener *l, const char *why)
 		    s->address, why);
 }
 
+static void forget_stranger(struct guard *g, const struct listener *l)
+{
+	for (unsigned int i = 0; i < g->n_strangers; i++)
+		if (g->strangers[i].cookie == l->cookie) {
+			g->strangers[i] = g->strangers[--g->n_strangers];
+			return;
+		}
+}
+
 static struct group *find_group(struct guard *g, const struct listener *l)
 {
 	for (struct group *group = g->groups; group; group = group->next)
@@ -96,6 +105,7 @@ static void remove_group(struct group *group)
 			*at = group->next;
 			break;
 		}
+	store_state(group->guard->d);
 	store_drop_group(group);
 	group_close(group);
 }
@@ -130,7 +140,9 @@ int guard_take(struct guard *g, const struct listener *l, char words[WORDS])
 	}
 	if (!group && is_elsewhere(g, l, words))
 		return -EADDRNOTAVAIL;
-	if (!l->reuse && setsockopt(l->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one))) {
+	/* also where it is set: that waits for the end of a listen() that is under way, before which the
+	 * socket is in no group */
+	if (setsockopt(l->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one))) {
 		snprintf(words, WORDS, "SO_REUSEPORT cannot be set: %s", strerror(errno));
 		return -errno;
 	}
@@ -141,6 +153,7 @@ int guard_take(struct guard *g, const struct listener *l, char words[WORDS])
 		return r;
 	}
 	group = find_group(g, l);
+	forget_stranger(g, l);
 	log_info("%s is guarded: %u listeners, generation %u", listener_text(&group->like, text),
 		 group_members(group), g->generation);
 	group_hand_over(group);
@@ -201,14 +214,15 @@ void guard_refresh(struct guard *g)
 void guard_remove(struct guard *g)
 {
 	arrive_clear(g->d, &g->at);
-	store_drop_guard(g);
-	while (g->groups)
-		remove_group(g->groups);
 	for (struct guard **at = &g->d->guards; *at; at = &(*at)->next)
 		if (*at == g) {
 			*at = g->next;
 			break;
 		}
+	while (g->groups)
+		remove_group(g->groups);
+	store_state(g->d);
+	store_drop_guard(g);
 	close_fd(&g->diag);
 	close(g->netns);
 	free(g);

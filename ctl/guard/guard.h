@@ -90,9 +90,9 @@ struct daemon {
 	sd_event *event;
 	const char *socket, *config;
 	int listener; /* of the UNIX socket */
-	int ports, stopped, events, links[3], netns;
+	int ports, unmet, events, links[3], netns;
 	pid_t keeper;
-	unsigned int numbers;
+	unsigned int numbers; /* of groups, so far */
 	struct guard *guards;
 	bool restored;
 };
@@ -106,16 +106,24 @@ int inspect_program(pid_t pid, char path[4096]);
 pid_t inspect_parent(pid_t pid); /* 0: not known */
 #define LISTENER_TEXT 80
 const char *listener_text(const struct listener *l, char text[LISTENER_TEXT]);
+uint16_t listener_port_of(const struct listener *l);
+/* Whether its port is one of the array's numbers; of an empty array any is. */
+bool listener_wanted(const struct listener *l, const json_t *ports);
 bool listener_same(const struct listener *a, const struct listener *b);
 
+/* netns.c: a socket of that network namespace, made by a process of its own; or -errno. */
+int netns_socket(int own, int netns, int domain, int type, int protocol);
+/* 0 or -errno. */
+int netns_cookie(int own, int netns, __u64 *cookie);
+/* The network namespace that a process is in: a descriptor, or -errno; and its cookie. */
+int netns_of(int own, pid_t pid, __u64 *cookie);
+
 /* queues.c: a socket that answers for a network namespace, or -errno. */
-int queues_open(int own_netns, int netns);
+int queues_open(int own, int netns);
 /* Calls back for each socket that listens on the port. 0 or -errno. */
 int queues_read(int fd, uint32_t port, void (*found)(const struct queue *q, void *data), void *data);
 
-/* holder.c: the cookie of a network namespace. 0 or -errno. */
-int netns_cookie(struct daemon *d, int netns, __u64 *cookie);
-/* A socket bound as l is, in its network namespace, not listening yet. */
+/* holder.c: a socket bound as l is, in its network namespace, not listening yet. */
 int holder_open(int own_netns, int netns, const struct listener *l, char words[WORDS]);
 
 /* group.c */
@@ -139,7 +147,8 @@ int arrive_watch(struct daemon *d);
 int arrive_set(struct daemon *d, const struct listener_port *at, bool learn);
 void arrive_clear(struct daemon *d, const struct listener_port *at);
 void arrive_go_on(struct daemon *d, pid_t pid);
-void arrive_meet_stopped(struct daemon *d);
+/* Those that were stopped, or could not be told of, and are met by nobody yet. */
+void arrive_meet(struct daemon *d);
 
 /* guard.c */
 struct guard *guard_find(struct daemon *d, const struct listener_port *at);
@@ -165,7 +174,8 @@ void store_state(struct daemon *d);
 int store_restore(struct daemon *d);
 void store_all(struct daemon *d);
 
-/* keeper.c */
+/* keeper.c: its socket has the agent's path and this. */
+#define KEEPER_SUFFIX ".keeper"
 int keeper_main(int argc, char **argv);
 /* Starts one for this process, which then has all that is to be kept; or uses the one, or the
  * service manager, that has started this process. 0 or -errno. */

@@ -7,7 +7,6 @@
 #include <linux/socket.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include "guard/guard.h"
@@ -80,33 +79,10 @@ static void copy_options(int from, int to, bool v6)
 	copy_buffers(from, to);
 }
 
-static int open_in(int own_netns, int netns, int family)
-{
-	int fd;
-
-	if (setns(netns, CLONE_NEWNET))
-		return -errno;
-	fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		fd = -errno;
-	if (setns(own_netns, CLONE_NEWNET))
-		abort(); /* nothing that follows would be where it belongs */
-	return fd;
-}
-
-int netns_cookie(struct daemon *d, int netns, __u64 *cookie)
-{
-	_cleanup_close_ int fd = open_in(d->netns, netns, AF_INET);
-	socklen_t size = sizeof(*cookie);
-
-	if (fd < 0)
-		return fd;
-	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &size) ? -errno : 0;
-}
-
 int holder_open(int own_netns, int netns, const struct listener *l, char words[WORDS])
 {
-	_cleanup_close_ int fd = open_in(own_netns, netns, l->addr.ss_family);
+	_cleanup_close_ int fd =
+		netns_socket(own_netns, netns, l->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	int one = 1;
 	char text[LISTENER_TEXT];
 

@@ -81,7 +81,7 @@ pid_t inspect_parent(pid_t pid)
 	return parent;
 }
 
-static uint16_t port_of(const struct listener *l)
+uint16_t listener_port_of(const struct listener *l)
 {
 	return ntohs(l->addr.ss_family == AF_INET6 ?
 			     ((const struct sockaddr_in6 *)&l->addr)->sin6_port :
@@ -117,7 +117,7 @@ int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *dat
 		fd = (int)syscall(SYS_pidfd_getfd, pidfd, atoi(e->d_name), 0);
 		if (fd < 0 && errno == EPERM)
 			r = -EPERM;
-		if (fd < 0 || inspect_fd(fd, pid, &l) || (port && port_of(&l) != port))
+		if (fd < 0 || inspect_fd(fd, pid, &l) || (port && listener_port_of(&l) != port))
 			continue;
 		read_comm(pid, l.comm);
 		l.fd = TAKE_FD(fd);
@@ -145,6 +145,17 @@ const char *listener_text(const struct listener *l, char text[LISTENER_TEXT])
 	else
 		snprintf(text, LISTENER_TEXT, "%s:%u", addr, ntohs(port));
 	return text;
+}
+
+bool listener_wanted(const struct listener *l, const json_t *ports)
+{
+	json_t *port;
+	size_t i;
+
+	json_array_foreach(ports, i, port)
+		if (json_integer_value(port) == listener_port_of(l))
+			return true;
+	return !json_array_size(ports);
 }
 
 bool listener_same(const struct listener *a, const struct listener *b)

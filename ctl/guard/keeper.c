@@ -10,10 +10,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -61,10 +61,10 @@ static void keep(const char *name, int fd)
 	snprintf(kept[n_kept++].name, NAME, "%s", name);
 }
 
-/* One message of sd_notify(3). Only our agent's user can have sent it: root. */
+/* One message of sd_notify(3): the socket is root's to write to. */
 static bool receive(int sock)
 {
-	char text[512], control[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(4 * sizeof(int))];
+	char text[512], control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { text, sizeof(text) - 1 };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
 			    .msg_controllen = sizeof(control) };
@@ -184,18 +184,20 @@ static int watch(struct daemon *d, pid_t pid)
 	return sd_event_add_io(d->event, NULL, pidfd, 1 /* EPOLLIN */, on_keeper_gone, d);
 }
 
-static int notify_socket(char name[64])
+/* A path beside the agent's socket: an abstract name could be written to by anybody. */
+static int notify_socket(const char *path)
 {
-	static unsigned int n;
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int size = 1 << 20;
+	int size = 1 << 20, r;
+	mode_t mask = umask(0077);
 
-	snprintf(name, 64, "@ferry-guard-%d-%u", getpid(), ++n);
-	snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "%s", name + 1);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a,
-			   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))))
-		return -errno;
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	unlink(path); /* of a keeper that is no more */
+	r = fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) ? -errno : 0;
+	umask(mask);
+	if (r)
+		return r;
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
 	return TAKE_FD(fd);
 }
@@ -204,7 +206,7 @@ int keeper_start(struct daemon *d)
 {
 	const char *there = getenv("FERRY_KEEPER");
 	_cleanup_close_ int sock = -1;
-	char name[64], self[16];
+	char name[sizeof(((struct sockaddr_un *)0)->sun_path)], self[16];
 	pid_t pid;
 
 	if (there)
@@ -214,6 +216,7 @@ int keeper_start(struct daemon *d)
 			store_all(d);
 		return 0;
 	}
+	snprintf(name, sizeof(name), "%s" KEEPER_SUFFIX, d->socket);
 	sock = notify_socket(name);
 	if (sock < 0)
 		return sock;

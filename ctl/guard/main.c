@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <systemd/sd-daemon.h>
 #include "base/log.h"
 #include "guard/guard.h"
@@ -18,6 +17,7 @@ static int on_refresh(sd_event_source *s, uint64_t usec, void *data)
 	struct daemon *d = data;
 
 	(void)usec;
+	arrive_meet(d);
 	for (struct guard *g = d->guards; g; g = g->next)
 		for (struct group *group = g->groups; group; group = group->next)
 			group_refresh(group);
@@ -49,11 +49,14 @@ static int start(struct daemon *d)
 			return r;
 		}
 	}
-	/* what is guarded already stays as it is */
-	r = d->config ? config_read(d, d->config) : 0;
-	if (r)
+	r = keeper_start(d);
+	if (r || !d->config)
 		return r;
-	return keeper_start(d);
+	/* What is guarded already stays as it is. A mistake is no reason to let go of it. */
+	r = config_read(d, d->config);
+	if (r && !d->restored)
+		sd_notify(0, "STOPPING=1");
+	return d->restored ? 0 : r;
 }
 
 static int run(struct daemon *d)
@@ -69,8 +72,7 @@ static int run(struct daemon *d)
 		log_error("cannot watch: %s", strerror(-r));
 		return r;
 	}
-	if (d->restored)
-		arrive_meet_stopped(d);
+	arrive_meet(d);
 	for (struct guard *g = d->guards; g; g = g->next)
 		if (g->groups)
 			guard_refresh(g);
@@ -89,7 +91,7 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-	struct daemon d = { .listener = -1, .ports = -1, .stopped = -1, .events = -1,
+	struct daemon d = { .listener = -1, .ports = -1, .unmet = -1, .events = -1,
 			    .links = { -1, -1, -1 } };
 	struct rlimit files;
 

@@ -4,29 +4,18 @@
  * tell as much, and keep it from being closed. See guard.h.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <libmnl/libmnl.h>
 #include <linux/inet_diag.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <string.h>
 #include "guard/guard.h"
 
 #define TCP_LISTEN 10
 
-int queues_open(int own_netns, int netns)
+int queues_open(int own, int netns)
 {
-	int fd;
-
-	if (setns(netns, CLONE_NEWNET))
-		return -errno;
-	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	if (fd < 0)
-		fd = -errno;
-	if (setns(own_netns, CLONE_NEWNET))
-		abort(); /* nothing that follows would be where it belongs */
-	return fd;
+	return netns_socket(own, netns, AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG);
 }
 
 struct reading {
@@ -65,6 +54,8 @@ static int read_family(int fd, uint8_t family, uint32_t port, struct reading *r)
 	q->sdiag_protocol = IPPROTO_TCP;
 	q->idiag_states = 1U << TCP_LISTEN;
 	q->id.idiag_sport = htons((uint16_t)port);
+	while (recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		; /* of a dump that broke off */
 	if (send(fd, h, h->nlmsg_len, 0) < 0)
 		return -errno;
 	while (go_on > MNL_CB_STOP) {

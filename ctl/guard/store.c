@@ -2,7 +2,9 @@
 /*
  * Descriptors that outlive the agent, in systemd's way (FDSTORE=1, sd_listen_fds_with_names(3)): the
  * service manager has them, or a keeper that speaks as it does. What is not in a descriptor is in
- * "state", a memfd with a JSON object. See guard.h.
+ * "state", a memfd with two JSON objects, of which one is whole at any time: an agent may be killed
+ * while it writes. What the state names has been given away before, and is taken back afterwards; what
+ * the next agent is handed and finds in no state is nobody's, and given up. See guard.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +15,10 @@
 #include "base/log.h"
 #include "guard/guard.h"
 
+#define STATE_MAX 0x100000 /* octets of one of the two */
+
 static int state_fd = -1;
+static uint64_t turn; /* of the state written last; odd ones are the second */
 
 void store_put(const char *name, int fd)
 {
@@ -110,15 +115,12 @@ void store_drop_guard(struct guard *g)
 static json_t *guard_state(const struct guard *g)
 {
 	json_t *groups = json_array();
-	char name[64];
 
 	for (const struct group *group = g->groups; group; group = group->next)
 		json_array_append_new(groups, group_state(group));
-	return json_pack("{s:I,s:i,s:s,s:s,s:i,s:i,s:i,s:o}", "netns", (json_int_t)g->at.netns, "port",
-			 (int)g->at.port, "in", netns_name(g, name),
-			 "program", g->program, "generation",
-			 (int)g->generation, "newest", (int)g->newest, "parent", (int)g->parent, "groups",
-			 groups);
+	return json_pack("{s:I,s:i,s:s,s:i,s:i,s:i,s:o}", "netns", (json_int_t)g->at.netns, "port",
+			 (int)g->at.port, "program", g->program, "generation", (int)g->generation,
+			 "newest", (int)g->newest, "parent", (int)g->parent, "groups", groups);
 }
 
 void store_state(struct daemon *d)
@@ -129,13 +131,45 @@ void store_state(struct daemon *d)
 
 	for (const struct guard *g = d->guards; g; g = g->next)
 		json_array_append_new(guards, guard_state(g));
-	all = json_pack("{s:i,s:o}", "numbers", (int)d->numbers, "guards", guards);
+	turn++;
+	all = json_pack("{s:I,s:i,s:o,s:I}", "turn", (json_int_t)turn, "numbers", (int)d->numbers,
+			"guards", guards, "end", (json_int_t)turn);
 	text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);
-	size = text ? strlen(text) : 0;
-	if (state_fd < 0 || pwrite(state_fd, text, size, 0) != (ssize_t)size ||
-	    ftruncate(state_fd, (off_t)size))
+	size = text ? strlen(text) + 1 : 0;
+	if (size > STATE_MAX ||
+	    pwrite(state_fd, text, size, (off_t)(turn % 2) * STATE_MAX) != (ssize_t)size)
 		log_error("the state cannot be kept: %s", strerror(errno));
+}
+
+/* One of the two; NULL where it is not whole. */
+static json_t *read_one(int which)
+{
+	_cleanup_free_ char *text = calloc(1, STATE_MAX + 1);
+	json_t *o = NULL, *first;
+
+	if (text && pread(state_fd, text, STATE_MAX, (off_t)which * STATE_MAX) > 0)
+		o = json_loads(text, 0, NULL);
+	first = json_object_get(o, "turn");
+	if (!first || json_integer_value(first) != json_integer_value(json_object_get(o, "end"))) {
+		json_decref(o);
+		return NULL;
+	}
+	return o;
+}
+
+static uint64_t turn_of(const json_t *state)
+{
+	return (uint64_t)json_integer_value(json_object_get(state, "turn"));
+}
+
+static json_t *read_state(void)
+{
+	json_t *one = read_one(0), *other = read_one(1);
+	bool first = turn_of(one) > turn_of(other);
+
+	json_decref(first ? other : one);
+	return first ? one : other;
 }
 
 int store_open(struct daemon *d)
@@ -147,17 +181,22 @@ int store_open(struct daemon *d)
 	return 0;
 }
 
+/* Those of the agent itself. */
+static void each_own(struct daemon *d, void (*call)(const char *name, int *fd))
+{
+	call("state", &state_fd);
+	call("command", &d->listener);
+	call("ports", &d->ports);
+	call("unmet", &d->unmet);
+	call("events", &d->events);
+	call("bind4", &d->links[0]);
+	call("bind6", &d->links[1]);
+	call("states", &d->links[2]);
+}
+
 void store_all(struct daemon *d)
 {
-	static const char *const links[] = { "bind4", "bind6", "state-link" };
-
-	store_put("state", state_fd);
-	store_put("command", d->listener);
-	store_put("ports", d->ports);
-	store_put("stopped", d->stopped);
-	store_put("events", d->events);
-	for (int i = 0; i < 3; i++)
-		store_put(links[i], d->links[i]);
+	each_own(d, put_one);
 	for (struct guard *g = d->guards; g; g = g->next) {
 		store_guard(g);
 		for (struct group *group = g->groups; group; group = group->next)
@@ -188,10 +227,11 @@ static void take_one(const char *name, int *fd)
 static void restore_member(struct group *g, const json_t *row)
 {
 	json_int_t slot = json_integer_value(json_object_get(row, "slot"));
-	struct member *m = &g->members[slot];
+	struct member *m;
 
 	if (slot < LISTENER_FIRST || slot >= LISTENER_SLOTS)
 		return;
+	m = &g->members[slot];
 	m->cookie = (uint64_t)json_integer_value(json_object_get(row, "cookie"));
 	m->pid = (pid_t)json_integer_value(json_object_get(row, "pid"));
 	m->late = json_is_true(json_object_get(row, "late"));
@@ -239,6 +279,7 @@ static int restore_guard(struct daemon *d, const json_t *row)
 		.port = (uint32_t)json_integer_value(json_object_get(row, "port")),
 	};
 	struct guard *g = calloc(1, sizeof(*g));
+	char name[64];
 	json_t *group;
 	size_t i;
 	int r = 0;
@@ -247,7 +288,7 @@ static int restore_guard(struct daemon *d, const json_t *row)
 		return -ENOMEM;
 	*g = (struct guard){ .d = d, .at = at, .next = d->guards };
 	d->guards = g;
-	g->netns = take(json_string_value(json_object_get(row, "in")));
+	g->netns = take(netns_name(g, name));
 	g->diag = queues_open(d->netns, g->netns);
 	g->generation = (uint32_t)json_integer_value(json_object_get(row, "generation"));
 	g->newest = (pid_t)json_integer_value(json_object_get(row, "newest"));
@@ -260,9 +301,17 @@ static int restore_guard(struct daemon *d, const json_t *row)
 	return r;
 }
 
+static void give_up_the_rest(void)
+{
+	for (int i = 0; i < given; i++)
+		if (names[i] && names[i][0]) {
+			store_drop(names[i]);
+			close(SD_LISTEN_FDS_START + i);
+		}
+}
+
 int store_restore(struct daemon *d)
 {
-	static const char *const links[] = { "bind4", "bind6", "state-link" };
 	json_t *all, *row;
 	size_t i;
 	int r = 0;
@@ -270,24 +319,18 @@ int store_restore(struct daemon *d)
 	given = sd_listen_fds_with_names(1, &names);
 	if (given <= 0)
 		return given;
-	state_fd = take("state");
+	each_own(d, take_one);
 	if (state_fd < 0)
 		return 0; /* whatever it is that somebody has handed to us */
-	d->listener = take("command");
-	d->ports = take("ports");
-	d->stopped = take("stopped");
-	d->events = take("events");
-	for (i = 0; i < 3; i++)
-		d->links[i] = take(links[i]);
-	if (lseek(state_fd, 0, SEEK_SET))
-		return -errno;
-	all = json_loadfd(state_fd, 0, NULL);
+	all = read_state();
 	if (!all)
 		return -EBADMSG;
 	d->numbers = (unsigned int)json_integer_value(json_object_get(all, "numbers"));
 	json_array_foreach(json_object_get(all, "guards"), i, row)
 		if (!r)
 			r = restore_guard(d, row);
+	turn = turn_of(all);
 	json_decref(all);
+	give_up_the_rest();
 	return r ? r : 1;
 }
