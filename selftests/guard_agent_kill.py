@@ -179,9 +179,7 @@ def test(g):
     control = both_at_once(g, p)
     back = g.guarded(*ARGV)
     g.wait_member(back.pid)
-    found = g.objects()
-    g.off()
-    g.wait_gone(found)
+    g.all_off()
     lost = sum(ALL - answered for _, answered in rows)
     return {"ok": not wrong and control == listened == 2 * CLIENTS and len(rows) == ROUNDS and
             handed["answered"] == 2 * MANY and handed["fewest_queued"] > 0, "seed": seed,

@@ -56,10 +56,7 @@ def crash(g, family, way):
     result.update(crowd.finish())
     result["by_new"] = crowd.by[again.pid]
     result["counts"] = g.one()["counts"]
-    found = g.objects()
-    g.off()
-    g.wait_gone(found)
-    g.agents.clear()
+    g.all_off()
     g.stop(again)
     wait_for("the server to be gone", lambda: not g.queues())
     return result

@@ -59,10 +59,7 @@ def guarded(g, family):
     figures = [c.finish()["answered"] for c in (stay, half, gone)]
     wait_for("nobody to be held", lambda: not g.one()["held"])
     result = {"held": held, "answered": figures, "counts": g.one()["counts"]}
-    found = g.objects()
-    g.off()
-    g.wait_gone(found)
-    g.agents.clear()
+    g.all_off()
     end(g, p)
     return result
 

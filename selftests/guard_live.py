@@ -15,7 +15,7 @@ import os
 import signal
 import time
 
-from clients import Clients
+from clients import Clients, sums
 from guard import ANY, HOST, LOCAL, PORT, children, on_guard, reuse, reset_at_once
 from net import wait_for
 import servers
@@ -35,11 +35,6 @@ def load(g, families):
 def wait_answered(clients, count):
     for c in clients:
         c.wait_answered(count)
-
-
-def sums(clients):
-    rows = [c.finish() for c in clients]
-    return {k: sum(r.get(k, 0) for r in rows) for k in {k for r in rows for k in r}}
 
 
 def crash(g, p):
@@ -88,10 +83,7 @@ def live(g, argv, families):
         wait_answered(clients, 100)
     result.update(sums(clients), aborted=g.kernel("TCPAbortOnClose") - aborted,
                   reset_at_once=reset_at_once(wire))
-    found = g.objects()
-    g.off()
-    g.wait_gone(found)
-    g.agents.clear()
+    g.all_off()
     kill(g, p)
     return result
 

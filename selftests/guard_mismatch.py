@@ -12,8 +12,7 @@ Steps, for 0.0.0.0 and 127.0.0.1, for :: and ::1 (IPv6 only), for :: (both famil
 """
 import signal
 
-from clients import Clients
-from guard import HOST, LOCAL, PORT, on_guard, stop
+from guard import LOCAL, PORT, on_guard
 from net import Failure, wait_for
 import servers
 
@@ -28,19 +27,10 @@ def argv(address, *words):
     return servers.python(address, PORT, *words)
 
 
-def dies_with_a_queue(g, p, at):
-    stop(p.pid)
-    crowd = Clients(g.ns(HOST), at, PORT, CLIENTS)
-    crowd.wait_sent()
-    g.wait_queued(CLIENTS)
-    g.stop(p, signal.SIGKILL)
-    return crowd
-
-
 def control(g, right, at):
     p = g.unguarded(*argv(*right))
     g.wait_listening()
-    return dies_with_a_queue(g, p, at).finish()["resets"]
+    return g.dies_with_a_queue(p, at, CLIENTS).finish()["resets"]
 
 
 def seen(g, pid):
@@ -65,7 +55,7 @@ def mismatch(g, right, other, at):
     result = {"control_resets": control(g, right, at)}
     p = g.guarded(*argv(*right))
     g.wait_member(p.pid)
-    crowd = dies_with_a_queue(g, p, at)
+    crowd = g.dies_with_a_queue(p, at, CLIENTS)
     g.wait_held(CLIENTS)
     wrong = g.unguarded(*argv(*other))
     said = seen(g, wrong.pid)
@@ -73,10 +63,7 @@ def mismatch(g, right, other, at):
     g.stop(wrong, signal.SIGKILL)
     back = g.unguarded(*argv(*right))
     result.update(crowd.finish(), by_new=crowd.by[back.pid])
-    found = g.objects()
-    g.off()
-    g.wait_gone(found)
-    g.agents.clear()
+    g.all_off()
     g.stop(back)
     wait_for("the server to be gone", lambda: not g.queues())
     words = (said["why"] == "apart" or

@@ -23,8 +23,7 @@ import os
 import signal
 
 from clients import Clients, lost
-from guard import (HOST, LOCAL, PORT, alive, has_program, left, mine, on_guard, reuse, show, state,
-                   stop)
+from guard import (HOST, LOCAL, PORT, alive, has_program, left, mine, on_guard, reuse, show, state)
 from net import wait_for
 import servers
 
@@ -97,12 +96,8 @@ def gone(g, found):
             not os.path.exists(g.path)}
 
 
-def dies_with_a_queue(g, family, p):
-    stop(p.pid)
-    crowd = Clients(g.ns(HOST), LOCAL[family], PORT, CLIENTS)
-    crowd.wait_sent()
-    g.wait_queued(CLIENTS)
-    g.stop(p, signal.SIGKILL)
+def queue_held(g, family, p):
+    crowd = g.dies_with_a_queue(p, LOCAL[family], CLIENTS)
     g.wait_held(CLIENTS)
     return crowd
 
@@ -144,12 +139,12 @@ def family_rows(g, family):
     r["load"] = under_load(g, family, p)
 
     g.attach(p.pid)
-    crowd = dies_with_a_queue(g, family, p)
+    crowd = queue_held(g, family, p)
     r["refused"] = refused(g)
     p = g.unguarded(*argv)
     r["after_refusal"] = crowd.finish()
     g.wait_member(p.pid)
-    crowd = dies_with_a_queue(g, family, p)
+    crowd = queue_held(g, family, p)
     p = g.unguarded(*servers.python(LOCAL[family], PORT, "short", "stops"))
     g.wait_member(p.pid)
     wait_for("it to stop", lambda: state(p.pid) == "T")
@@ -161,7 +156,7 @@ def family_rows(g, family):
     r["after_off"] = crowd.finish()
 
     g.attach(p.pid)
-    crowd = dies_with_a_queue(g, family, p)
+    crowd = queue_held(g, family, p)
     found = g.objects()
     r["forced"] = g.off("--force")["off"]
     r["forced_gone"] = gone(g, found)

@@ -17,7 +17,7 @@ import os
 import signal
 import time
 
-from clients import Clients
+from clients import Clients, sums
 from guard import ANY, HOST, LOCAL, PORT, children, listeners, on_guard, reset_at_once
 from net import wait_for
 import servers
@@ -124,12 +124,6 @@ def wait_answered(clients):
         c.wait_answered(100)
 
 
-def sums(clients):
-    found = [c.finish() for c in clients]
-    kinds = {*SAID, "wrong", *(k for f in found for k in f)}
-    return {k: sum(f.get(k, 0) for f in found) for k in kinds}
-
-
 def end(g, p):
     pids = [p.pid, *children(p.pid)]
     for pid in pids:
@@ -144,7 +138,7 @@ def control(g, row):
     clients = load(g, row)
     p = row.restart(p)
     wait_answered(clients)
-    figures = sums(clients)
+    figures = sums(clients, *SAID, "wrong")
     end(g, p)
     return figures
 
@@ -161,16 +155,13 @@ def guarded(g, row):
         g.wait_member(p.pid, addresses=len(row.families), members=row.members)
         wait_answered(clients)
         slowest = max(slowest, time.monotonic() - began)
-    figures = {**sums(clients), "aborted": g.kernel("TCPAbortOnClose") - aborted,
+    figures = {**sums(clients, *SAID, "wrong"), "aborted": g.kernel("TCPAbortOnClose") - aborted,
                "reset_at_once": reset_at_once(wire), "slowest_s": round(slowest, 2)}
     wait_for("agent and keeper to have as many descriptors as before",
              lambda: g.descriptors() == descriptors)
     counts = [x["counts"] for x in g.guards()]
     figures["counts"] = {k: sum(c[k] for c in counts) for k in counts[0]}
-    found = g.objects()
-    g.off()
-    g.wait_gone(found)
-    g.agents.clear()
+    g.all_off()
     end(g, p)
     return figures
 

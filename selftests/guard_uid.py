@@ -16,11 +16,9 @@ Steps, over IPv4 and IPv6:
 """
 import json
 import os
-import signal
 import subprocess
 
-from clients import Clients
-from guard import HOST, LOCAL, PORT, on_guard, stop
+from guard import HOST, LOCAL, PORT, on_guard
 from net import BUILD, Failure, wait_for
 import servers
 
@@ -33,15 +31,6 @@ BUSY = "Address already in use"
 def as_user(uid, address):
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups",
             *servers.python(address, PORT)]
-
-
-def dies_with_a_queue(g, p, family):
-    stop(p.pid)
-    crowd = Clients(g.ns(HOST), LOCAL[family], PORT, CLIENTS)
-    crowd.wait_sent()
-    g.wait_queued(CLIENTS)
-    g.stop(p, signal.SIGKILL)
-    return crowd
 
 
 def intruder(g, family):
@@ -57,7 +46,7 @@ def crash(g, family, p):
     """The guarded server p dies and comes back, with intruders; what became of it."""
     row = g.wait_member(p.pid)[0]
     running = intruder(g, family)
-    crowd = dies_with_a_queue(g, p, family)
+    crowd = g.dies_with_a_queue(p, LOCAL[family], CLIENTS)
     g.wait_held(CLIENTS)
     holding = intruder(g, family)
     now = g.one()
@@ -85,16 +74,13 @@ def asked_by_nobody(g, pid):
 
 
 def off(g):
-    found = g.objects()
-    g.off()
-    g.wait_gone(found)
-    g.agents.clear()
+    g.all_off()
 
 
 def rows_of(g, family):
     p = g.unguarded(*as_user(NOBODY, LOCAL[family]))
     g.wait_listening()
-    control = dies_with_a_queue(g, p, family).finish()
+    control = g.dies_with_a_queue(p, LOCAL[family], CLIENTS).finish()
     p = g.guarded(*as_user(NOBODY, LOCAL[family]))
     back, command = crash(g, family, p)
     command["nobody"] = asked_by_nobody(g, back.pid)

@@ -16,7 +16,7 @@ Steps, over IPv4 and IPv6 together:
 import os
 import signal
 
-from clients import Clients
+from clients import Clients, sums
 from guard import ANY, HOST, LOCAL, PORT, alive, children, on_guard, stop
 from net import wait_for
 import servers
@@ -28,12 +28,6 @@ WORKERS = 4
 
 def both(g, count, again=False):
     return [Clients(g.ns(HOST), LOCAL[f], PORT, count, again) for f in (4, 6)]
-
-
-def sums(crowds):
-    rows = [c.finish() for c in crowds]
-    return {k: sum(r.get(k, 0) for r in rows) for k in
-            ("answered", "refused", "resets", "cut", "wrong", "waiting")}
 
 
 def answering(crowds):
@@ -106,10 +100,7 @@ def guarded_nginx(g):
 
 
 def off(g):
-    found = g.objects()
-    g.off()
-    g.wait_gone(found)
-    g.agents.clear()
+    g.all_off()
 
 
 def forks(g):

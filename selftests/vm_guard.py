@@ -7,7 +7,7 @@ Steps, by the unit of tools/systemd, over IPv4 and IPv6:
     ferry-guard on
  2. eight clients queue at the server, which is killed: they are held
  3. ferry-guard is killed: systemd starts it again, and it holds the eight; then it is restarted by
-    systemctl, and holds them still
+    systemctl, and holds them still; and so it does when its configuration has become wrong meanwhile
  4. the server is started again, and answers all of them
  5. control: the same without the store (FileDescriptorStoreMax=0): none of the eight is held afterwards
 """
@@ -66,13 +66,15 @@ def family(guest, url):
     queue(guest, url)
     until(guest, f" {QUEUED} held", "guard", "list")
     steps = [held(guest)]
-    for how in ("kill -9 $(pid)", "systemctl restart ferry-guard"):
+    for how in ("kill -9 $(pid)", "systemctl restart ferry-guard",
+                "echo nonsense >>/etc/ferry/guard.conf; systemctl restart ferry-guard"):
         before = guest.sh(f"{WAIT} pid").strip()
         guest.sh(f"{WAIT} {how}")
         until(guest, "^active [^0]", f"sh -c 'echo $(systemctl show -p ActiveState --value ferry-guard) "
               f"$(systemctl show -p MainPID --value ferry-guard | grep -v ^{before}$)'")
         until(guest, "held", "guard", "list")
         steps.append(held(guest))
+    guest.sh("sed -i /nonsense/d /etc/ferry/guard.conf")
     guest.sh(f"{HTTPD} >/dev/null 2>&1 & echo $! >/run/httpd")
     until(guest, f"^{QUEUED}$", "grep -c file /run/answers")
     guest.sh("kill $(cat /run/httpd)")
@@ -99,7 +101,7 @@ def guarded(guest):
     until(guest, "^holding", "guard", "list")
     rows = {f"v{f}": family(guest, url) for f, url in URL.items()}
     without = control(guest)
-    return {"ok": all(r == {"held": [QUEUED] * 3, "answered": QUEUED} for r in rows.values()) and
+    return {"ok": all(r == {"held": [QUEUED] * 4, "answered": QUEUED} for r in rows.values()) and
             without == 0 and not guest.splats(), **rows, "control_held": without,
             "splats": guest.splats()}
 

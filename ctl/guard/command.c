@@ -222,19 +222,28 @@ static json_t *answer(struct daemon *d, const json_t *request)
 	return refusal("usage", "no such request");
 }
 
-static void finish(struct daemon *d)
+void command_close(struct daemon *d)
 {
-	static const char *const suffixes[] = { "", ".log", KEEPER_SUFFIX };
+	static const char *const suffixes[] = { "", KEEPER_SUFFIX };
 	char path[256];
 
-	if (d->guards)
-		return;
-	log_info("nothing is guarded any more");
 	sd_notify(0, "STOPPING=1");
 	for (unsigned int i = 0; i < ARRAY_SIZE(suffixes); i++) {
 		snprintf(path, sizeof(path), "%s%s", d->socket, suffixes[i]);
 		unlink(path);
 	}
+}
+
+static void finish(struct daemon *d)
+{
+	char path[256];
+
+	if (d->guards)
+		return;
+	log_info("nothing is guarded any more");
+	command_close(d);
+	snprintf(path, sizeof(path), "%s.log", d->socket);
+	unlink(path);
 	sd_event_exit(d->event, 0);
 }
 

@@ -187,5 +187,7 @@ int config_read(struct daemon *d, const char *path);
 /* command.c */
 int command_open(struct daemon *d);
 int command_watch(struct daemon *d);
+/* The sockets are taken away, and the keeper is told that this is the end. */
+void command_close(struct daemon *d);
 
 #endif

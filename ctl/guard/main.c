@@ -55,7 +55,7 @@ static int start(struct daemon *d)
 	/* What is guarded already stays as it is. A mistake is no reason to let go of it. */
 	r = config_read(d, d->config);
 	if (r && !d->restored)
-		sd_notify(0, "STOPPING=1");
+		command_close(d);
 	return d->restored ? 0 : r;
 }
 

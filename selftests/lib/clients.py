@@ -177,6 +177,12 @@ class Clients(threading.Thread):
         return figures
 
 
+def sums(crowds, *kinds):
+    """What became of all clients of several crowds, once they have ended."""
+    rows = [c.finish() for c in crowds]
+    return {k: sum(r.get(k, 0) for r in rows) for k in {*kinds, *(k for r in rows for k in r)}}
+
+
 def lost(figures):
     """Clients that did not get their answer."""
     return sum(n for fate, n in figures.items() if fate != "answered")

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 
+from clients import Clients
 from net import BUILD, Failure, Net, run, wait_for
 from wire import FIN, RST, SYN, Capture
 
@@ -205,6 +206,23 @@ class Guard(Net):
     def off(self, *words):
         self.list()
         return self.ferry("off", *words)[1]
+
+    def all_off(self):
+        """Every guard off, and nothing left of them; what off said."""
+        found = self.objects()
+        answer = self.off()
+        self.wait_gone(found)
+        self.agents.clear()
+        return answer
+
+    def dies_with_a_queue(self, p, address, count):
+        """A server stands still, so many clients send their requests and queue, SIGKILL: they."""
+        stop(p.pid)
+        crowd = Clients(self.ns(HOST), address, PORT, count)
+        crowd.wait_sent()
+        self.wait_queued(count)
+        self.stop(p, signal.SIGKILL)
+        return crowd
 
     def log(self):
         """The end of what servers, ferry and agent have said."""

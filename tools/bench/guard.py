@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 
 import servers  # noqa: E402
 from guard import HOST, LOCAL, PORT, on_guard  # noqa: E402
-from net import run, wait_for  # noqa: E402
+from net import run  # noqa: E402
 
 ROUNDS = 5
 SECONDS = 3
