@@ -10,13 +10,18 @@ the other), each three times under eight clients with a new connection a request
     clients meet nothing of it
  3. SIGKILL, and the usual command 200 ms later: refused 0, all are answered on; as many resets as
     the kernel says that the server's end has aborted after it had accepted them
+ 4. a server that sets no SO_REUSEADDR and has a connection: refused, with what to do instead, and left
+    as it was: no agent, SO_REUSEPORT off, the connection served; control: without the connection it is
+    guarded
 """
+import concurrent.futures
 import os
 import signal
+import socket
 import time
 
-from clients import Clients, sums
-from guard import ANY, HOST, LOCAL, PORT, children, on_guard, reuse, reset_at_once
+from clients import Clients, enter, sums
+from guard import ANY, HOST, LOCAL, PORT, children, mine, on_guard, reset_at_once, reuse
 from net import wait_for
 import servers
 
@@ -26,6 +31,19 @@ SERVERS = {
     "nginx": (lambda g: servers.nginx(g, ANY.values(), PORT), (4, 6)),
     "python_v4": (lambda g: servers.stock_python(g, LOCAL[4], PORT), (4,)),
     "python_v6": (lambda g: servers.stock_python(g, LOCAL[6], PORT), (6,))}
+
+
+# answers each line, and sets nothing
+PLAIN = """
+import socket, sys
+s = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)
+s.bind((sys.argv[1], int(sys.argv[2])))
+s.listen(9)
+while True:
+    c = s.accept()[0]
+    while c.send(c.recv(1) or b""):
+        pass
+"""
 
 
 def load(g, families):
@@ -93,6 +111,37 @@ def sum_now(clients):
     return {k: sum(r[k] for r in rows) for k in ("refused", "resets", "cut", "wrong")}
 
 
+def without_reuseaddr(g, family, port, connected):
+    """Whether it is guarded; what is said, SO_REUSEPORT, whether the connection is served on."""
+    p = g.unguarded("/usr/bin/python3", "-c", PLAIN, LOCAL[family], str(port))
+    g.wait_listening(port)
+    found = {"served": True}
+    if connected:
+        with concurrent.futures.ThreadPoolExecutor(1, initializer=enter,
+                                                   initargs=(g.ns(HOST),)) as there:
+            client = there.submit(socket.create_connection, (LOCAL[family], port)).result()
+        client.sendall(b"1")
+        client.recv(1)
+    code, said = g.ferry("--pid", p.pid, check=False)
+    found.update(guarded=not code, said=said.get("text", ""), reuse=reuse(p.pid))
+    if connected:
+        client.sendall(b"2")
+        found["served"] = client.recv(1) == b"2"
+        client.close()
+    if code:
+        wait_for("no agent to be left", lambda: not mine(g.path))
+    else:
+        g.all_off()
+    g.stop(p)
+    wait_for("its connections to be gone", lambda: not g.queues(port))
+    return found
+
+
+def is_left(r):
+    return (not r["guarded"] and "SO_REUSEADDR" in r["said"] and "-- COMMAND" in r["said"] and
+            r["reuse"] == [0] and r["served"])
+
+
 def is_right(families, r):
     """Who had sent something that the server did not read is reset, and the kernel counts him; who
     had sent nothing is cut, and reset if he sends then. Of eight clients eight at most can be
@@ -110,10 +159,15 @@ def test(g):
         rows[name] = live(g, argv(g), families)
         if not is_right(families, rows[name]) or not controls[name]:
             wrong.append(name)
+    left = [without_reuseaddr(g, f, PORT + f, True) for f in (4, 6)]
+    apart = [without_reuseaddr(g, f, PORT + 10 + f, False)["guarded"] for f in (4, 6)]
+    if not all(map(is_left, left)) or apart != [True, True]:
+        wrong.append("without_reuseaddr")
     total = {k: sum(r[k] for r in rows.values()) for k in
              ("answered", "refused", "resets", "aborted", "cut")}
     return {"ok": not wrong, "wrong": wrong, "crashes": TIMES * len(rows), **total,
-            "control_refused": list(controls.values()), "rows": rows}
+            "control_refused": list(controls.values()), "rows": rows,
+            "without_reuseaddr": left, "without_a_connection": apart}
 
 
 def main():

@@ -98,8 +98,11 @@ int holder_open(int own_netns, int netns, const struct listener *l, char words[W
 	    bind(fd, (const struct sockaddr *)&l->addr, l->size)) {
 		int r = -errno;
 
-		snprintf(words, WORDS, "no holder can be bound to %s beside %s (pid %d): %s",
-			 listener_text(l, text), l->comm, l->pid, strerror(-r));
+		snprintf(words, WORDS, "no holder can be bound to %s beside %s (pid %d): %s%s",
+			 listener_text(l, text), l->comm, l->pid, strerror(-r),
+			 r == -EADDRINUSE ? ": it has connections, and no SO_REUSEADDR. Start it by "
+					    "'ferry guard --port N -- COMMAND'" :
+					    "");
 		return r;
 	}
 	return TAKE_FD(fd);
