@@ -4,8 +4,8 @@ What a connection carries is not to be read between two nodes' agents.
 
 Steps:
  1. client, ingress, node A, node B; ferryd in the last three; probe-http on A and on B
- 2. a stock client, over IPv4 and over IPv6, asks for a file and then, with a marker in the request,
-    for another one, and reads nothing, so that both queues of the server's socket are full
+ 2. a stock client, over IPv4 and over IPv6, asks for a file and reads nothing; when the server's send
+    queue is full it asks, with a marker in the request, for another one, so that both queues are
  3. each connection moves A to B, with everything in its queues; all that the agents say to each
     other is captured in the switch, whole
  4. the client reads it all: the marker and 1,000 pieces of the file do not occur in the capture
@@ -29,11 +29,17 @@ class Download:
         self.marker = b"marker-%d-" % family + bytes(random.choices(b"abcdefghij", k=32))
         before = {e["unit"] for e in http["a"].events("offered")}
         self.socket = connect(fleet, VIP[family], HTTP_PORT)
-        for size, more in ((SIZE, b""), (PIECE, b"X-Marker: " + self.marker + b"\r\n")):
-            self.socket.sendall(b"GET /bytes/%d?seed=%d HTTP/1.1\r\nHost: x\r\n%s\r\n"
-                                % (size, family, more))
+        self.ask(family, SIZE, b"")
+        # it does not read while it has something to send: the second request waits in the kernel
+        wait_at_rest(fleet, lambda rows: len(rows) == len(before) + 1 and all(s for _, s in rows))
+        self.ask(family, PIECE, b"X-Marker: " + self.marker + b"\r\n")
+        wait_at_rest(fleet, lambda rows: all(r and s for r, s in rows))
         self.unit = wait_for("the unit", lambda: [
             e["unit"] for e in http["a"].events("offered") if e["unit"] not in before])[0]
+
+    def ask(self, family, size, more):
+        self.socket.sendall(b"GET /bytes/%d?seed=%d HTTP/1.1\r\nHost: x\r\n%s\r\n"
+                            % (size, family, more))
 
     def read(self):
         """The first answer whole, and the second, which shows that the second request came over."""
@@ -48,6 +54,20 @@ class Download:
 
     def ends(self, got):
         return got.rindex(b"\r\n\r\n") + 4 + PIECE
+
+
+def queues(fleet):
+    """Octets that each connection of the server has received and not read, and not sent yet or
+    unacknowledged."""
+    rows = fleet.at("a", "ss", "-Htn", "state", "established", "sport", "=", f":{HTTP_PORT}").stdout
+    return [tuple(map(int, r.split()[:2])) for r in rows.splitlines()]
+
+
+def wait_at_rest(fleet, right):
+    """The queues are as they should be, and change no more."""
+    seen = [None]
+    wait_for("the queues of each connection to be full and at rest", lambda: seen.append(
+        queues(fleet)) or (seen[-1] == seen[-2] and right(seen[-1])), every=0.05)
 
 
 def occurrences(path, pieces):
