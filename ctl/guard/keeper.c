@@ -23,7 +23,9 @@
 #define KEPT 4096
 #define NAME 64
 #define FIRST 3 /* SD_LISTEN_FDS_START */
-#define PAUSE_MS 20
+#define PAUSE_MS 20 /* before an agent is started again; twice as long each time, */
+#define PAUSE_MAX 1000
+#define WELL_NS SEC_NS /* until one has lived for so long */
 
 static struct {
 	int fd;
@@ -135,6 +137,8 @@ int keeper_main(int argc, char **argv)
 {
 	char *agent[] = { argv[0], "--socket", argc == 7 ? argv[4] : NULL, NULL };
 	int sock = FIRST, pidfd = argc == 7 ? agent_fd((pid_t)atoi(argv[2])) : -1;
+	int pause = PAUSE_MS;
+	uint64_t began = 0;
 	pid_t pid;
 
 	if (argc != 7 || fcntl(sock, F_SETFD, FD_CLOEXEC))
@@ -154,7 +158,11 @@ int keeper_main(int argc, char **argv)
 		if (pidfd >= 0)
 			waitid(P_PIDFD, (id_t)pidfd, &(siginfo_t){}, WEXITED | WNOHANG);
 		close_fd(&pidfd);
-		poll(NULL, 0, PAUSE_MS); /* one that cannot start does not keep a processor busy */
+		pause = boottime_ns() - began > WELL_NS ? PAUSE_MS :
+			pause * 2 < PAUSE_MAX           ? pause * 2 :
+							  PAUSE_MAX;
+		poll(NULL, 0, pause);
+		began = boottime_ns();
 		pid = fork();
 		if (!pid)
 			become_agent(argv[6], agent);
