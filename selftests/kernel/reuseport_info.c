@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * TCP_INFO of a listener: tcpi_unacked is how many wait, tcpi_sacked its backlog.
+ * TCP_INFO of a listener has how many wait in tcpi_unacked, and its backlog in tcpi_sacked.
  * Relied on: ctl/guard/group.c (on_queue: room is one more than the backlog).
  * Kernel: net/ipv4/tcp.c, tcp_get_info; net/socket.c, __sys_listen; include/net/sock.h,
  * sk_acceptq_is_full.
