@@ -34,7 +34,7 @@ int main(void)
 {
 	struct name to = loopback(AF_INET6, 7001);
 	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = htons(7001) };
-	struct in6_addr *address = &((struct sockaddr_in6 *)&to.ss)->sin6_addr;
+	struct in6_addr *address = &to.v6.sin6_addr;
 	int in, out;
 
 	begin();
@@ -42,11 +42,11 @@ int main(void)
 	out = socket(AF_INET6, SOCK_DGRAM, 0);
 	need(inet_pton(AF_INET6, "2001:db8::1", address) == 1);
 	need(!bind(in, (struct sockaddr *)&any, sizeof(any)));
-	rule(sendto(out, "x", 1, 0, (struct sockaddr *)&to.ss, to.size) == -1 &&
+	rule(sendto(out, "x", 1, 0, &to.sa, to.size) == -1 &&
 		     errno == ENETUNREACH,
 	     "an address of nobody has a route");
 	need(!route(address));
-	rule(sendto(out, "x", 1, 0, (struct sockaddr *)&to.ss, to.size) == 1,
+	rule(sendto(out, "x", 1, 0, &to.sa, to.size) == 1,
 	     "a local route is no way to its address at once");
 	settle();
 	rule(recv(in, &any, 1, 0) == 1, "what is sent to a local route's address does not come");

@@ -174,25 +174,26 @@ static inline struct tcp_info info(int fd)
 
 /* The family's loopback address; a port in host order. */
 struct name {
-	struct sockaddr_storage ss;
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	};
 	socklen_t size;
 };
 
 static inline struct name loopback(int family, int port)
 {
-	struct name n = { .size = family == AF_INET ? sizeof(struct sockaddr_in) :
-						      sizeof(struct sockaddr_in6) };
-	struct sockaddr_in *v4 = (struct sockaddr_in *)&n.ss;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&n.ss;
+	struct name n = { .size = family == AF_INET ? sizeof(n.v4) : sizeof(n.v6) };
 
-	n.ss.ss_family = (sa_family_t)family;
-	if (family == AF_INET) {
-		v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-		v4->sin_port = htons((uint16_t)port);
-	} else {
-		v6->sin6_addr = in6addr_loopback;
-		v6->sin6_port = htons((uint16_t)port);
-	}
+	if (family == AF_INET)
+		n.v4 = (struct sockaddr_in){ .sin_family = AF_INET,
+					     .sin_port = htons((uint16_t)port),
+					     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	else
+		n.v6 = (struct sockaddr_in6){ .sin6_family = AF_INET6,
+					      .sin6_port = htons((uint16_t)port),
+					      .sin6_addr = in6addr_loopback };
 	return n;
 }
 
@@ -200,14 +201,14 @@ static inline int bind_to(int fd, int family, int port)
 {
 	struct name n = loopback(family, port);
 
-	return bind(fd, (struct sockaddr *)&n.ss, n.size) ? -errno : 0;
+	return bind(fd, &n.sa, n.size) ? -errno : 0;
 }
 
 static inline int connect_to(int fd, int family, int port)
 {
 	struct name n = loopback(family, port);
 
-	return connect(fd, (struct sockaddr *)&n.ss, n.size) ? -errno : 0;
+	return connect(fd, &n.sa, n.size) ? -errno : 0;
 }
 
 static inline int disconnect(int fd)

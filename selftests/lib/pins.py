@@ -6,8 +6,8 @@ import os
 import struct
 
 SYS_BPF = 321  # x86-64
-BPF_PROG_LOAD, BPF_OBJ_PIN, BPF_OBJ_GET = 5, 6, 7
-BPF_PROG_TYPE_XDP = 6
+BPF_PROG_LOAD, BPF_OBJ_PIN, BPF_OBJ_GET, BPF_LINK_CREATE = 5, 6, 7, 28
+BPF_PROG_TYPE_XDP, BPF_XDP, XDP_FLAGS_SKB_MODE = 6, 37, 2
 STATES = ("free", "local", "fenced", "prepared", "opening", "remote", "gone")
 
 
@@ -35,15 +35,26 @@ def bpf(command, attr, size):
     return fd
 
 
+def load_xdp(*code):
+    """An XDP program; code: (opcode, destination | source << 4, offset, immediate) each."""
+    packed = b"".join(struct.pack("<BBhi", *insn) for insn in code)
+    insns = ctypes.create_string_buffer(packed, len(packed))
+    licence = ctypes.create_string_buffer(b"GPL")
+    return bpf(BPF_PROG_LOAD, struct.pack("<IIQQ", BPF_PROG_TYPE_XDP, len(code),
+                                          ctypes.addressof(insns), ctypes.addressof(licence)), 128)
+
+
 def pin_xdp(path):
     """An XDP program that is not ferry's, which passes everything: r0 = XDP_PASS; exit."""
-    insns = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xb7, 0, 0, 2, 0x95, 0, 0, 0), 16)
-    licence = ctypes.create_string_buffer(b"GPL")
-    fd = bpf(BPF_PROG_LOAD, struct.pack("<IIQQ", BPF_PROG_TYPE_XDP, 2, ctypes.addressof(insns),
-                                        ctypes.addressof(licence)), 128)
+    fd = load_xdp((0xb7, 0, 0, 2), (0x95, 0, 0, 0))
     name = ctypes.create_string_buffer(path.encode())
     bpf(BPF_OBJ_PIN, struct.pack("<QII", ctypes.addressof(name), fd, 0), 16)
     os.close(fd)
+
+
+def link_xdp(program, index):
+    """Attached to a device of this thread's namespace while the descriptor is open."""
+    return bpf(BPF_LINK_CREATE, struct.pack("<IIII", program, index, BPF_XDP, XDP_FLAGS_SKB_MODE), 64)
 
 
 class Words:
