@@ -69,10 +69,10 @@ int ledger_open(struct ledger *l, const char *name, bool clients)
 
 	*l = (struct ledger){ .lock = -1 };
 	libbpf_set_print(libbpf_quiet);
-	r = pin_lock(l, name);
+	r = name ? pin_lock(l, name) : 0;
 	if (r == -EBUSY)
 		return r;
-	l->pinned = !r;
+	l->pinned = name && !r;
 	r = load(l, clients);
 	if (!r) {
 		l->ring = ring_buffer__new(bpf_map__fd(l->programs->maps.ring), on_record, l, NULL);

@@ -41,7 +41,7 @@ struct ledger {
 	char dir[128];
 };
 
-/* name: as a node's. clients: lost clients are told of, one by one. 0 or -errno: -EBUSY, another
+/* name: as a node's, or NULL: nothing is pinned. clients: clients that are reset are told of, one by one. 0 or -errno: -EBUSY, another
  * process keeps the ledger of this name. */
 int ledger_open(struct ledger *l, const char *name, bool clients);
 /* 0 or -errno. */
