@@ -130,7 +130,7 @@ $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
 $(T)/test_util $(T)/test_log: $(BASE)
 $(T)/test_estimate: $(OBJ)/ctl/move/estimate.o
-$(T)/test_account $(T)/test_witness: $(LISTENER) $(BASE)
+$(T)/test_account $(T)/test_witness $(T)/test_witness_guarded: $(LISTENER) $(BASE)
 $(T)/test_unit_word $(T)/test_pins $(T)/test_offer $(T)/test_converge: $(DATAPLANE) $(BASE)
 $(T)/test_offer $(T)/test_converge: $(OBJ)/ctl/move/unit.o
 $(T)/test_converge: $(call src,ctl/move/converge.c ctl/move/image.c ctl/agent/config_find.c) \

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * witness: what becomes of connections that nobody has accepted when their listener stops to listen.
- * It sees every TCP listener of the machine, and changes nothing.
+ * witness: what becomes of connections that nobody has accepted when their listener stops to
+ * listen. It sees every TCP listener of the machine, and changes nothing.
  *
- * The kernel (net/ipv4/inet_connection_sock.c, inet_csk_listen_stop) does all of it in the task that
- * closes, and so does what is here, in that order:
+ * The kernel (net/ipv4/inet_connection_sock.c, inet_csk_listen_stop) does all of it in the task
+ * that closes, and so does what is here, in that order:
  *
  *   1 listener LISTEN -> CLOSE          state()   the queue is still whole: its length is noted
  *   2 for each in the queue that goes to nobody (inet_child_forget), softirqs off from here to d:
@@ -14,9 +14,9 @@
  *     d child is destroyed              destroy() the same as in b: that is no other way of dying
  *   3 listener is destroyed, or, where it was only shut down, reported
  *
- * What goes to another listener gives no sign. An interrupt brings other sockets' ends into the same
- * task: accepted ones that were closed before are orphans in b, and a client that lives here too has an
- * owner; what dies in the queue dies by a and b, and by b to d when its turn comes.
+ * What goes to another listener gives no sign. An interrupt brings other sockets' ends into the
+ * same task: accepted ones that were closed before are orphans in b, and a client that lives here
+ * too has an owner; what dies in the queue dies by a and b, and by b to d when its turn comes.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -85,8 +85,8 @@ struct closing {
 	struct witness_close c;
 };
 
-/* The un-accepted connection that ended last on this processor, see 2. By d the kernel has taken its
- * addresses away. */
+/* The un-accepted connection that ended last on this processor, see 2. By d the kernel has taken
+ * its addresses away. */
 struct ending {
 	__u64 sk;
 	__u32 before; /* its state before */
@@ -364,7 +364,7 @@ static __always_inline void lose(struct sock *sk, const struct ending *e)
 {
 	struct closing *c = closes_now();
 	struct witness_state *all = state_of_all();
-	__u32 count = e->before == TCP_CLOSE	  ? WITNESS_GONE :
+	__u32 count = e->before == TCP_CLOSE      ? WITNESS_GONE :
 		      e->before == TCP_CLOSE_WAIT ? WITNESS_HALF_CLOSED :
 						    WITNESS_RESET;
 

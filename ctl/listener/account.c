@@ -104,7 +104,8 @@ static void put_fates(char text[ACCOUNT_SENTENCE], const __u64 n[WITNESS_COUNT])
 
 		if (!value)
 			continue;
-		put(text, "%s%" PRIu64 " %s", comma, value, value == 1 ? fates[i].one : fates[i].many);
+		put(text, "%s%" PRIu64 " %s", comma, value,
+		    value == 1 ? fates[i].one : fates[i].many);
 		comma = ", ";
 	}
 	if (!n[WITNESS_QUEUED])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the numbers of the witness and of a guard's program mean, together and in words. Values only:
- * no system call is made here.
+ * What the numbers of the witness and of a guard's program mean, together and in words. Values
+ * only: no system call is made here.
  */
 #ifndef ACCOUNT_H
 #define ACCOUNT_H
@@ -23,8 +23,8 @@ uint64_t account_lost(const __u64 n[WITNESS_COUNT]);
  *
  * The kernel resets what the program cancels just as it resets what nobody was asked about; so lost
  * is what ended beyond that. Where a chosen listener was gone when its turn came, the kernel ends a
- * connection that the program has counted as given: it is lost, and unexplained is below 0 by as many.
- * Above 0: some went on that the program does not know of, by another program or by the kernel's choice.
+ * connection that the program has counted as given: it is lost, and unexplained is below 0 by as
+ * many. Above 0: some went on that the program does not know of.
  */
 struct account {
 	uint64_t queued, migrated_alive, migrated_dead, held, cancelled, lost;

@@ -21,8 +21,9 @@ static int libbpf_quiet(enum libbpf_print_level level, const char *format, va_li
 
 static int fail(struct ledger *l, int r, const char *what)
 {
-	snprintf(l->error, sizeof(l->error), "%s: %s; CAP_BPF and CAP_PERFMON are needed (be root), "
-					     "and Linux 6.1 with BTF (/sys/kernel/btf/vmlinux)",
+	snprintf(l->error, sizeof(l->error),
+		 "%s: %s; CAP_BPF and CAP_PERFMON are needed (be root), "
+		 "and Linux 6.1 with BTF (/sys/kernel/btf/vmlinux)",
 		 what, strerror(-r));
 	return r;
 }

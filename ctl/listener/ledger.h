@@ -9,9 +9,8 @@
  *   4 ledger_close()  detaches; the counts stay pinned, with the time of their end
  *
  * The programs are attached for as long as the process has them, not pinned: a process that is
- * killed leaves nothing that runs. What it has counted until then can still be read, and that nobody
- * counts any more: the lock is free then. So a reader never takes "not counted" for "none":
- * ledger_view().
+ * killed leaves nothing that runs. What it has counted until then can still be read, and that
+ * nobody counts any more, the lock being free: no reader takes "not counted" for "none".
  */
 #ifndef LEDGER_H
 #define LEDGER_H
@@ -27,7 +26,8 @@ struct witness_bpf;
 struct ring_buffer;
 
 struct ledger {
-	char error[LEDGER_ERROR]; /* cause and remedy of the last failure; of 1, why it is not pinned */
+	/* Cause and remedy of the last failure; of 1, why it is not pinned. */
+	char error[LEDGER_ERROR];
 	bool pinned;
 	struct witness_state *state;
 	/* What is said of each record. Set before ledger_poll(). */
@@ -41,15 +41,15 @@ struct ledger {
 	char dir[128];
 };
 
-/* name: as a node's, or NULL: nothing is pinned. clients: clients that are reset are told of, one by one. 0 or -errno: -EBUSY, another
- * process keeps the ledger of this name. */
+/* name: as a node's, or NULL: nothing is pinned. clients: each that is reset is told of. 0 or
+ * -errno: -EBUSY, another process keeps the ledger of this name. */
 int ledger_open(struct ledger *l, const char *name, bool clients);
 /* 0 or -errno. */
 int ledger_start(struct ledger *l);
 /* Waits for so long for a first record; how many there were, or -errno (-EINTR). */
 int ledger_poll(struct ledger *l, int ms);
-/* Closes that a program did not see since an interrupt had come into itself: 0 but for a fault of
- * the kernel's or ours. */
+/* How often the kernel did not run a program because an interrupt had come into that very program:
+ * ends of other sockets, since what a close does comes in the task or with softirqs off. */
 uint64_t ledger_missed(const struct ledger *l);
 /* visit() for each address. 0 or -errno. */
 typedef void (*ledger_visit)(const struct witness_close *row, void *data);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A ledger's directory: LEDGER_ROOT/NAME with `rows` and `totals`, locked (flock) by the process that
- * counts. See ledger.h.
+ * A ledger's directory: LEDGER_ROOT/NAME with `rows` and `totals`, locked (flock) by the process
+ * that counts. See ledger.h.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -105,7 +105,7 @@ int ledger_view(const char *name, struct ledger_view *v)
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return -errno;
-	/* before the counts are read: what is read of one that counts is not later than that it does */
+	/* asked before the counts are read: they are at least as new as the answer */
 	v->watching = flock(dir, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
 	if (bpf_map_lookup_elem(totals, &zero, &v->state))
 		return -errno;

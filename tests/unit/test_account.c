@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the witness's and a guard's numbers mean (ctl/listener/account.h), as values: the identity, what
- * stands against it, and the sentences, whatever a program is called.
+ * What the witness's and a guard's numbers mean (ctl/listener/account.h), as values: the identity,
+ * what stands against it, and the sentences, whatever a program is called.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,14 +16,16 @@
 static const struct {
 	const char *name;
 	bool guarded;
-	__u64 queued, reset, half_closed, gone;	 /* the witness's */
-	uint64_t alive, dead, held, cancelled; /* the program's */
+	__u64 queued, reset, half_closed, gone; /* the witness's */
+	uint64_t alive, dead, held, cancelled;  /* the program's */
 	uint64_t lost;
 	int64_t unexplained;
 } rows[] = {
 	{ "nothing happened", .guarded = true },
-	{ "nobody guards, all lost", .queued = 9, .reset = 6, .half_closed = 2, .gone = 1, .lost = 9 },
-	{ "nobody guards, the kernel migrates", .queued = 9, .reset = 2, .lost = 2, .unexplained = 7 },
+	{ "nobody guards, all lost", .queued = 9, .reset = 6, .half_closed = 2, .gone = 1,
+	  .lost = 9 },
+	{ "nobody guards, the kernel migrates", .queued = 9, .reset = 2, .lost = 2,
+	  .unexplained = 7 },
 	{ "all go to another", true, 9, .alive = 7, .dead = 2 },
 	{ "all are held", true, 500, .held = 500 },
 	{ "some of each", true, 20, .alive = 5, .dead = 3, .held = 12 },
@@ -46,12 +48,11 @@ static void identity(void **state)
 						 [WITNESS_RESET] = rows[i].reset,
 						 [WITNESS_HALF_CLOSED] = rows[i].half_closed,
 						 [WITNESS_GONE] = rows[i].gone };
-		const uint64_t counts[LISTENER_COUNT] = { [LISTENER_SYN_HELD] = 77,
-							  [LISTENER_SYN_MEMBER] = 88,
-							  [LISTENER_ALIVE] = rows[i].alive,
-							  [LISTENER_DEAD] = rows[i].dead,
-							  [LISTENER_HELD] = rows[i].held,
-							  [LISTENER_CANCELLED] = rows[i].cancelled };
+		const uint64_t counts[LISTENER_COUNT] = {
+			[LISTENER_SYN_HELD] = 77,         [LISTENER_SYN_MEMBER] = 88,
+			[LISTENER_ALIVE] = rows[i].alive, [LISTENER_DEAD] = rows[i].dead,
+			[LISTENER_HELD] = rows[i].held,   [LISTENER_CANCELLED] = rows[i].cancelled
+		};
 		struct account a = account_of(n, rows[i].guarded ? counts : NULL);
 
 		printf("%s: lost %lu, unexplained %ld\n", rows[i].name, (unsigned long)a.lost,
@@ -64,36 +65,54 @@ static void identity(void **state)
 	}
 }
 
-#define V4(a, b, c, d) { [10] = 0xff, 0xff, a, b, c, d }
+#define V4(a, b, c, d)                                                                             \
+	{                                                                                          \
+		[10] = 0xff, 0xff, a, b, c, d                                                      \
+	}
 #define HERE 7
 
 static const struct {
 	struct witness_close c;
 	const char *text;
 } sentences[] = {
-	{ { .comm = "nginx", .pid = 12, .key = { HERE, V4(0, 0, 0, 0), 80, {} },
+	{ { .comm = "nginx",
+	    .pid = 12,
+	    .key = { HERE, V4(0, 0, 0, 0), 80, {} },
 	    .n = { 1, 37, 37 } },
 	  "nginx (pid 12) closed 0.0.0.0:80: 37 clients reset" },
-	{ { .comm = "nginx", .pid = 12, .key = { HERE, V4(127, 0, 0, 1), 8080, {} },
+	{ { .comm = "nginx",
+	    .pid = 12,
+	    .key = { HERE, V4(127, 0, 0, 1), 8080, {} },
 	    .n = { 1, 1, 1 } },
 	  "nginx (pid 12) closed 127.0.0.1:8080: 1 client reset" },
-	{ { .comm = "node", .pid = 1, .way = WITNESS_SHUT_DOWN, .key = { HERE, {}, 80, {} },
+	{ { .comm = "node",
+	    .pid = 1,
+	    .way = WITNESS_SHUT_DOWN,
+	    .key = { HERE, {}, 80, {} },
 	    .n = { 1, 10, 4, 3, 2, 1, 1 } },
 	  "node (pid 1) shut down [::]:80: 4 clients reset, 3 reset that had closed their side, 2 ended "
 	  "whose clients had gone before, 1 given to another listener; 1 handshake was under way, whose "
 	  "end is not seen" },
-	{ { .comm = "ss", .pid = 4194304, .way = WITNESS_DESTROYED,
-	    .key = { HERE + 1, { [15] = 1 }, 65535, {} }, .n = { 1, 2, 0, 1, 1, 0, 2 } },
+	{ { .comm = "ss",
+	    .pid = 4194304,
+	    .way = WITNESS_DESTROYED,
+	    .key = { HERE + 1, { [15] = 1 }, 65535, {} },
+	    .n = { 1, 2, 0, 1, 1, 0, 2 } },
 	  "ss (pid 4194304) destroyed [::1]:65535 in network namespace 8: 1 reset that had closed its "
 	  "side, 1 ended whose client had gone before; 2 handshakes were under way, whose end is not "
 	  "seen" },
 	{ { .comm = "a", .pid = 2, .way = 9, .key = { HERE, V4(1, 2, 3, 4), 1, {} }, .n = { 1 } },
 	  "a (pid 2) ended 1.2.3.4:1: nobody was queued" },
-	{ { .comm = "\033[2J\n\xff\xc2\x9b ok%s", .pid = 3, .key = { HERE, V4(1, 2, 3, 4), 1, {} },
+	{ { .comm = "\033[2J\n\xff\xc2\x9b ok%s",
+	    .pid = 3,
+	    .key = { HERE, V4(1, 2, 3, 4), 1, {} },
 	    .n = { 1, 5, 0, 0, 0, 5 } },
 	  "?[2J???? ok%s (pid 3) closed 1.2.3.4:1: 5 given to another listener" },
-	{ { .comm = { 's', 'i', 'x', 't', 'e', 'e', 'n', '-', 'c', 'h', 'a', 'r', 's', '-', '-', '!' },
-	    .pid = 4, .key = { HERE, V4(1, 2, 3, 4), 1, {} }, .n = { 1 } },
+	{ { .comm = { 's', 'i', 'x', 't', 'e', 'e', 'n', '-', 'c', 'h', 'a', 'r', 's', '-', '-',
+		      '!' },
+	    .pid = 4,
+	    .key = { HERE, V4(1, 2, 3, 4), 1, {} },
+	    .n = { 1 } },
 	  "sixteen-chars--! (pid 4) closed 1.2.3.4:1: nobody was queued" },
 };
 
@@ -126,20 +145,24 @@ static void sums(void **state)
 {
 	const __u64 none[WITNESS_COUNT] = {}, one[WITNESS_COUNT] = { 1, 2, 2 },
 		    many[WITNESS_COUNT] = { 30, 40, 30, 4, 3, 3, 0 };
-	const struct witness_client lost = { .kind = WITNESS_CLIENT, .count = WITNESS_HALF_CLOSED,
-					     .key = { HERE, {}, 443, {} }, .remote = { [15] = 9 },
+	const struct witness_client lost = { .kind = WITNESS_CLIENT,
+					     .count = WITNESS_HALF_CLOSED,
+					     .key = { HERE, {}, 443, {} },
+					     .remote = { [15] = 9 },
 					     .remote_port = 40000 };
 	char text[ACCOUNT_SENTENCE];
 
 	(void)state;
 	assert_string_equal(account_sum(none, text), "0 closes with 0 queued: nobody was queued");
 	assert_string_equal(account_sum(one, text), "1 close with 2 queued: 2 clients reset");
-	assert_string_equal(account_sum(many, text),
-			    "30 closes with 40 queued: 30 clients reset, 4 reset that had closed their "
-			    "side, 3 ended whose clients had gone before, 3 given to another listener");
+	assert_string_equal(
+		account_sum(many, text),
+		"30 closes with 40 queued: 30 clients reset, 4 reset that had closed their "
+		"side, 3 ended whose clients had gone before, 3 given to another listener");
 	assert_int_equal(account_lost(many), 37);
-	assert_string_equal(account_client(&lost, HERE, text),
-			    "client [::9]:40000 of [::]:443 was reset after it had closed its side");
+	assert_string_equal(
+		account_client(&lost, HERE, text),
+		"client [::9]:40000 of [::]:443 was reset after it had closed its side");
 }
 
 int main(void)

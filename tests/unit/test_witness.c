@@ -1,47 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The witness in the kernel (bpf/witness.bpf.c by ctl/listener/ledger.h): real listeners, and clients of
- * each sort in their queues, over IPv4 and IPv6; each count is what was made, for the socket, for the
- * address, in the sum and in the record of the close. What it knows of the kernel's order of things is
- * the same on every kernel that this passes on.
+ * The witness in the kernel (bpf/witness.bpf.c by ctl/listener/ledger.h): real listeners, and
+ * clients of each sort in their queues, over IPv4 and IPv6; each count is what was made, for the
+ * socket, for the address, in the sum and in the record of the close. What it knows of the kernel's
+ * order of things holds on every kernel that this passes on.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/wait.h>
-#include <cmocka.h>
-#include "base/util.h"
-#include "listener/account.h"
-#include "listener/ledger.h"
-
-#define CLIENTS 40
+#include "witness_world.h"
 
 enum way { CLOSE, SHUTDOWN, UNSPEC, KILL };
-static const char *const families[] = { "IPv4", "IPv6" };
-static const char *const loopback[] = { "127.0.0.1", "::1" };
-
-static struct ledger ledger;
-static struct witness_close told; /* the last */
-static unsigned int told_clients;
 
 /* Clients by what they do while they are queued; before them, accepted ones. */
 struct row {
 	const char *name;
 	enum way way;
-	bool migrate;	     /* the sysctl is on, and there is another listener in the group */
-	int aborted, left;   /* accepted; closed with SO_LINGER 0, or plainly */
+	bool migrate;      /* the sysctl is on, and there is another listener in the group */
+	int aborted, left; /* accepted; closed with SO_LINGER 0, or plainly */
 	int stay, half, closed, dead; /* half: shutdown; closed: close; dead: reset by the client */
 	bool wildcard;
 };
@@ -63,136 +36,6 @@ static const struct row rows[] = {
 	{ "shut down, migrated", SHUTDOWN, true, .aborted = 2, .stay = 6, .dead = 3 },
 	{ "killed, migrated", KILL, true, .left = 2, .stay = 6, .half = 3 },
 };
-
-static int own_world(void **state)
-{
-	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	int fd;
-
-	(void)state;
-	if (unshare(CLONE_NEWNET)) {
-		print_error("this test needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON: "
-			    "%s\n",
-			    strerror(errno));
-		return -1;
-	}
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	return ioctl(fd, SIOCSIFFLAGS, &lo) || close(fd) ? -1 : 0;
-}
-
-static void set_migrate(bool on)
-{
-	_cleanup_close_ int fd = open("/proc/sys/net/ipv4/tcp_migrate_req", O_WRONLY | O_CLOEXEC);
-
-	assert_int_equal(write(fd, on ? "1" : "0", 1), 1);
-}
-
-static int listen_at(int family, bool wildcard, uint16_t port)
-{
-	int fd = socket(family ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-	struct sockaddr_storage ss;
-	uint8_t addr[16];
-	socklen_t size;
-
-	assert_int_equal(addr_parse(!wildcard ? loopback[family] : family ? "::" : "0.0.0.0", addr),
-			 0);
-	size = addr_to_sockaddr(addr, htons(port), family, &ss);
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)), 0);
-	assert_int_equal(bind(fd, (struct sockaddr *)&ss, size), 0);
-	assert_int_equal(listen(fd, CLIENTS), 0);
-	return fd;
-}
-
-static uint16_t port_of(int fd)
-{
-	struct sockaddr_storage ss;
-	socklen_t size = sizeof(ss);
-	uint8_t addr[16];
-	uint16_t port;
-
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&ss, &size), 0);
-	assert_int_equal(addr_from_sockaddr(&ss, addr, &port), 0);
-	return ntohs(port);
-}
-
-static void abort_it(int fd)
-{
-	struct linger now = { 1, 0 };
-
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
-	close(fd);
-}
-
-/* Connected, and with something sent, which nobody reads. */
-static int client(int family, uint16_t port)
-{
-	int fd = socket(family ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_storage ss;
-	uint8_t addr[16];
-	socklen_t size;
-
-	assert_int_equal(addr_parse(loopback[family], addr), 0);
-	size = addr_to_sockaddr(addr, htons(port), family, &ss);
-	assert_int_equal(connect(fd, (struct sockaddr *)&ss, size), 0);
-	assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), 1);
-	return fd;
-}
-
-static void wait_queued(int listener, uint32_t count)
-{
-	struct tcp_info info;
-	socklen_t size;
-
-	for (int i = 0; i < 10000; i++) {
-		size = sizeof(info);
-		assert_int_equal(getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
-		if (info.tcpi_unacked == count)
-			return;
-		poll(NULL, 0, 1);
-	}
-	fail_msg("%u queued, not %u", info.tcpi_unacked, count);
-}
-
-/* How many of them have been reset; waits for those that will be. */
-static int count_resets(const int *fds, int n, int expected)
-{
-	int resets = 0;
-
-	for (int tries = 0; tries < 3000 && resets < expected; tries++) {
-		resets = 0;
-		for (int i = 0; i < n; i++) {
-			struct pollfd p = { fds[i], 0, 0 };
-
-			resets += poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
-		}
-		poll(NULL, 0, 1);
-	}
-	return resets;
-}
-
-static void on_close(const struct witness_close *c, void *data)
-{
-	const uint16_t *port = data;
-
-	if (c->key.port == *port)
-		told = *c;
-}
-
-static void on_client(const struct witness_client *c, void *data)
-{
-	const uint16_t *port = data;
-
-	told_clients += c->key.port == *port && c->remote_port && c->local_port == *port;
-}
-
-static uint64_t cookie_of(int fd)
-{
-	uint64_t cookie = 0;
-	socklen_t size = sizeof(cookie);
-
-	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size), 0);
-	return cookie;
-}
 
 /* The listener ends; in another process where that is killed. */
 static pid_t end(enum way way, int fd)
@@ -231,8 +74,8 @@ static void expect(const struct witness_close *c, const struct row *r, const cha
 
 	for (int i = 0; i < WITNESS_COUNT; i++)
 		if (c->n[i] != wanted[i])
-			fail_msg("%s, %s: %s %llu, not %llu", r->name, what, account_counts[i], c->n[i],
-				 wanted[i]);
+			fail_msg("%s, %s: %s %llu, not %llu", r->name, what, account_counts[i],
+				 c->n[i], wanted[i]);
 }
 
 struct find {
@@ -284,7 +127,8 @@ static void queue(const struct row *r, int family, int listener, int *fds)
 
 static void closes(const struct row *r, int family)
 {
-	int fds[CLIENTS], queued = r->stay + r->half + r->closed + r->dead, skip = r->aborted + r->left;
+	int fds[CLIENTS], queued = r->stay + r->half + r->closed + r->dead,
+			  skip = r->aborted + r->left;
 	int listener = listen_at(family, r->wildcard, 0), other = -1, resets, lost;
 	uint64_t cookie = cookie_of(listener), strays = ledger.state->strays;
 	struct find f = { .port = port_of(listener) };
@@ -304,13 +148,12 @@ static void closes(const struct row *r, int family)
 	lost = r->migrate ? 0 : r->stay + r->half;
 	resets = count_resets(fds + skip, r->stay + r->half, lost);
 	assert_int_equal(resets, lost);
-	while (ledger_poll(&ledger, 0) > 0)
-		;
+	read_all();
 	expect(&told, r, "told");
 	assert_int_equal(told_clients, r->migrate ? 0 : lost + r->closed);
 	assert_int_equal(told.pid, pid);
-	assert_int_equal(told.way, r->way == CLOSE || r->way == KILL ? WITNESS_CLOSED :
-								       WITNESS_SHUT_DOWN);
+	assert_int_equal(told.way,
+			 r->way == CLOSE || r->way == KILL ? WITNESS_CLOSED : WITNESS_SHUT_DOWN);
 	assert_int_equal(ledger_rows(&ledger, find_row, &f), 0);
 	expect(&f.row, r, "of the address");
 	assert_int_equal(ledger_socket(&ledger, cookie, &row), 0);
@@ -410,8 +253,7 @@ static void full(void **state)
 		assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
 		assert_int_equal(listen(fd, 1), 0);
 		close(fd);
-		while (ledger_poll(&ledger, 0) > 0)
-			;
+		read_all();
 	}
 	assert_true(ledger.state->n[WITNESS_CLOSES] - before >= WITNESS_ROWS + 10);
 	assert_true(ledger.state->no_row >= 10);
@@ -423,20 +265,14 @@ static void full(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_close), cmocka_unit_test(twice),
+		cmocka_unit_test(every_close),   cmocka_unit_test(twice),
 		cmocka_unit_test(accepted_dead), cmocka_unit_test(failed_listen),
 		cmocka_unit_test(full),
 	};
 	int failed;
 
-	if (own_world(NULL))
+	if (world_open())
 		return 1;
-	if (ledger_open(&ledger, NULL, true) || ledger_start(&ledger)) {
-		print_error("%s\n", ledger.error);
-		return 1;
-	}
-	ledger.closed = on_close;
-	ledger.client = on_client;
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
 	ledger_close(&ledger);
 	return failed;
