@@ -205,6 +205,7 @@ vm:
 	$(Q)$(MAKE) --no-print-directory all tests
 	$(Q)selftests/run vm_matrix
 	$(Q)selftests/run vm_systemd
+	$(Q)selftests/run vm_guard
 	$(Q)LONG=1 selftests/run vm_cross
 
 info: $(SKELS)

@@ -6,11 +6,11 @@ no connection is lost, whatever the server does meanwhile.
 Steps:
  1. a server on ::, both families, started by `ferry guard`
  2. fifty times: the server is stopped, 20 clients queue (IPv4 and IPv6), SIGKILL to the server, and
-    it is started again; agent or keeper, by lot, is killed by SIGKILL at one of four moments, by lot:
-    while the queue is the server's, with the server's death, while all are held, and with the start
-    of the next server. Queued at that moment: more than 0. All 20 are answered
- 3. after each, agent and keeper are two living processes again, one of them new, and the server is a
-    member
+    it is started again; agent or keeper, by lot, is killed by SIGKILL at one of four moments, by
+    lot: while the queue is the server's, with the server's death, while all are held, and with the
+    start of the next server. Queued at that moment: more than 0. All 20 are answered
+ 3. after each, agent and keeper are two living processes again, one of them new, and the server is
+    a member
  4. 500 are held, and a server with a backlog of 5 comes, which gets them a few at a time: ten more
     kills, each after some more answers; all 500 are answered
  5. the agent is killed while a new server is stopped in its first listen(), of which no agent knows

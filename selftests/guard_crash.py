@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-A server that dies with connections it has not accepted loses none of them: the guard holds them, and
-the server that is started again answers each with what it had asked for.
+A server that dies with connections it has not accepted loses none of them: the guard holds them,
+and the server that is started again answers each with what it had asked for.
 
-Steps, over IPv4 and IPv6, for a server that `ferry guard` starts, for one that runs already (--pid),
-and as control for one that is not guarded:
+Steps, over IPv4 and IPv6, for a server that `ferry guard` starts, for one that runs already
+(--pid), and as control for one that is not guarded:
  1. an unmodified server of Python's; clients are answered
  2. it is stopped; 500 clients connect and send their request; all are in its queue
- 3. SIGKILL. The control's clients are reset, all 500, and that is the end of it. The guard says that
-    it holds 500; the kernel counts none of the 500 as aborted by the server. `ferry guard` ends with
-    the exit code of its command
+ 3. SIGKILL. The control's clients are reset, all 500, and that is the end of it. The guard says
+    that it holds 500; the kernel counts none of the 500 as aborted by the server. `ferry guard`
+    ends with the exit code of its command
  4. the server is started again, by its usual command, or by `ferry guard` once more
  5. all are answered, by the new process; none was reset
 """
@@ -70,8 +70,8 @@ def is_right(way, r):
         return (r["resets"] == CLIENTS and not r["answered"] and not r["aborted"] and
                 r["warm"] == 8)
     killed = 128 + signal.SIGKILL if way == "command" else -signal.SIGKILL
-    return (r["warm"] == 8 and r["code"] == killed and r["state"] == "holding" and r["held"] == CLIENTS and
-            r["answered"] == r["by_new"] == CLIENTS and not r["resets"] and
+    return (r["warm"] == 8 and r["code"] == killed and r["state"] == "holding" and
+            r["held"] == CLIENTS and r["answered"] == r["by_new"] == CLIENTS and not r["resets"] and
             r["counts"]["held"] == CLIENTS and not r["counts"]["cancelled"])
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-A server that comes back on another address cannot be given what is held: nobody is reset for it, the
-guard says in words what is wrong, and serves them once the server comes back where it was.
+A server that comes back on another address cannot be given what is held: nobody is reset for it,
+the guard says in words what is wrong, and serves them once the server comes back where it was.
 
 Steps, for 0.0.0.0 and 127.0.0.1, for :: and ::1 (IPv6 only), for :: (both families) and 0.0.0.0:
  1. control, not guarded: the server is killed with 50 in its queue: all are reset

@@ -7,12 +7,12 @@ Steps, over IPv4 and IPv6:
  1. `list` and `off` where nothing is guarded: exit 3. `--pid` of a process that listens on nothing,
     and of none: exit 1, by an id. No agent is left of it
  2. a running server; --dry-run: no agent, no program at its listener, SO_REUSEPORT off, the same
-    sockets; then it is guarded: each sentence of the dry run is compared with what the kernel shows,
-    and what the kernel shows with the sentences
+    sockets; then it is guarded: each sentence of the dry run is compared with what the kernel
+    shows, and what the kernel shows with the sentences
  3. `off --port` of another port: exit 3, the guard stays
  4. under load, off: every program, map and link that agent and keeper had, both processes, the
-    holder and the UNIX socket are gone; SO_REUSEPORT is off again and no program is at the listener;
-    clients meet neither refusal nor reset, and are answered on
+    holder and the UNIX socket are gone; SO_REUSEPORT is off again and no program is at the
+    listener; clients meet neither refusal nor reset, and are answered on
  5. guarded once more and killed with 20 in its queue: off is refused (would-lose), and changes
     nothing; with the server back all 20 are answered, and off works
  6. killed with 20 in its queue; a server with a backlog of 5 comes back and stops: off hands it the

@@ -4,13 +4,15 @@ A guard is of a port in a network namespace: it keeps what is queued there, and 
 the same server's other ports, nor of the same port in another namespace.
 
 Steps, with nginx on three ports, IPv4 and IPv6, in two network namespaces:
- 1. in the first it is started by `ferry guard` for two of the ports, in the second without: two ports
-    are listed, two addresses each; SO_REUSEPORT is on for these four listeners and for no other
- 2. all nginx are stopped, clients queue at each of the twelve listeners, SIGKILL: what was queued at
-    the two ports is held, all others are reset (the controls)
+ 1. in the first it is started by `ferry guard` for two of the ports, in the second without: two
+    ports are listed, two addresses each; SO_REUSEPORT is on for these four listeners and for no
+    other
+ 2. all nginx are stopped, clients queue at each of the twelve listeners, SIGKILL: what was queued
+    at the two ports is held, all others are reset (the controls)
  3. nginx is started again in the first: all held are answered, of both ports
- 4. `off --port` from the second namespace finds nothing (exit 3); from the first it ends one guard of
-    two: after the next SIGKILL the clients of this port are reset, those of the other one are answered
+ 4. `off --port` from the second namespace finds nothing (exit 3); from the first it ends one guard
+    of two: after the next SIGKILL the clients of this port are reset, those of the other one are
+    answered
  5. --pid without a port: all three ports, on both addresses
 """
 import os

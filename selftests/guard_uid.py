@@ -4,8 +4,8 @@ A server of another user than the guard's is guarded as any other; and a third u
 between.
 
 Steps, over IPv4 and IPv6:
- 1. control: a server of nobody's (uid 65534) that is not guarded is killed with 50 in its queue: all
-    are reset
+ 1. control: a server of nobody's (uid 65534) that is not guarded is killed with 50 in its queue:
+    all are reset
  2. the same, started by `ferry guard` as root: the guard names the uid; SIGKILL with 50 in the
     queue: held
  3. a server of uid 65533 is started on the same address while they are held, and once more while

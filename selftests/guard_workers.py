@@ -5,7 +5,8 @@ not accepted goes to the others, what all of them have not accepted is held.
 
 Steps, over IPv4 and IPv6 together:
  1. nginx with `listen ... reuseport` and four workers, guarded by `ferry guard`: all its listeners
-    are members, none is a stranger; under load, all four workers answer; HUP: refused 0; the new workers answer
+    are members, none is a stranger; under load, all four workers answer; HUP: refused 0; the new
+    workers answer
  2. all its processes stopped, 200 clients queue; SIGKILL to all; held; started again: 200 answered
  3. control: the same, not guarded: resets
  4. four processes with one listener each, of a server that forks; under load all four answer; one

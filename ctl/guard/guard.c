@@ -89,11 +89,40 @@ static bool is_elsewhere(struct guard *g, const struct listener *l, char words[W
 	return false;
 }
 
+static void remove_group(struct group *group)
+{
+	for (struct group **at = &group->guard->groups; *at; at = &(*at)->next)
+		if (*at == group) {
+			*at = group->next;
+			break;
+		}
+	store_drop_group(group);
+	group_close(group);
+}
+
+/* A group whose server cannot join is taken away again: its holder would have all that comes. */
+static int found_group(struct guard *g, const struct listener *l, char words[WORDS])
+{
+	struct group *group;
+	int r;
+
+	arrive_set(g->d, &g->at, false); /* or its holder would be stopped, too */
+	r = group_open(g, l, &group, words);
+	if (r)
+		return r;
+	r = group_join(group, l, words);
+	if (r)
+		remove_group(group);
+	else
+		store_group(group);
+	return r;
+}
+
 int guard_take(struct guard *g, const struct listener *l, char words[WORDS])
 {
 	struct group *group = find_group(g, l);
 	char text[LISTENER_TEXT];
-	int one = 1, r = 0;
+	int one = 1, zero = 0, r;
 
 	if (l->netns != g->at.netns) {
 		snprintf(words, WORDS, "its socket is of another network namespace than its process");
@@ -105,21 +134,17 @@ int guard_take(struct guard *g, const struct listener *l, char words[WORDS])
 		snprintf(words, WORDS, "SO_REUSEPORT cannot be set: %s", strerror(errno));
 		return -errno;
 	}
-	if (!group) {
-		/* or its holder would be stopped, too */
-		arrive_set(g->d, &g->at, false);
-		r = group_open(g, l, &group, words);
-		if (!r)
-			store_group(group);
+	r = group ? group_join(group, l, words) : found_group(g, l, words);
+	if (r) {
+		if (!l->reuse)
+			setsockopt(l->fd, SOL_SOCKET, SO_REUSEPORT, &zero, sizeof(zero));
+		return r;
 	}
-	if (!r)
-		r = group_join(group, l, words);
-	if (!r) {
-		log_info("%s is guarded: %u listeners, generation %u",
-			 listener_text(&group->like, text), group_members(group), g->generation);
-		group_hand_over(group);
-	}
-	return r;
+	group = find_group(g, l);
+	log_info("%s is guarded: %u listeners, generation %u", listener_text(&group->like, text),
+		 group_members(group), g->generation);
+	group_hand_over(group);
+	return 0;
 }
 
 static bool may_join(struct guard *g, const struct listener *l, char words[WORDS])
@@ -177,11 +202,8 @@ void guard_remove(struct guard *g)
 {
 	arrive_clear(g->d, &g->at);
 	store_drop_guard(g);
-	for (struct group *group = g->groups, *next; group; group = next) {
-		next = group->next;
-		store_drop_group(group);
-		group_close(group);
-	}
+	while (g->groups)
+		remove_group(g->groups);
 	for (struct guard **at = &g->d->guards; *at; at = &(*at)->next)
 		if (*at == g) {
 			*at = g->next;

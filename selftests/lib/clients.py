@@ -11,11 +11,13 @@ import os
 import re
 import select
 import socket
+import struct
 import threading
 
 from net import Failure, wait_for
 
 CLONE_NEWNET = 0x40000000
+ABORT = struct.pack("ii", 1, 0)  # a struct linger: close() resets
 FILE = b"file\n"  # what a server of files has at "/"
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -82,6 +84,7 @@ class Clients(threading.Thread):
         self.begun = self.sent = 0
         self.open = {}
         self.failure = None
+        self.leaving = False
         self.start()
 
     def run(self):
@@ -105,6 +108,10 @@ class Clients(threading.Thread):
                     poll.modify(fd, select.EPOLLIN)
                 if fate:
                     self.end(fd, c, fate, poll)
+            if self.leaving:
+                for fd, c in list(self.open.items()):
+                    c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+                    self.end(fd, c, "left", poll)
         poll.close()
 
     def begin(self, poll):
@@ -145,6 +152,17 @@ class Clients(threading.Thread):
         fates = ("answered", "refused", "resets", "cut", "wrong")
         return {**{f: self.ended[f] for f in fates},
                 **{f: n for f, n in self.ended.items() if f not in fates}}
+
+    def end_sending(self):
+        """A FIN of each that is open."""
+        for c in list(self.open.values()):
+            c.socket.shutdown(socket.SHUT_WR)
+
+    def leave(self):
+        """A RST of each that is open."""
+        self.again, self.leaving = False, True
+        self.join(5)
+        self.check()
 
     def finish(self, seconds=30):
         """No new ones; waits for those under way. Who has heard nothing then is "waiting"."""

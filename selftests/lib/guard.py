@@ -12,6 +12,7 @@ import socket
 import subprocess
 
 from net import BUILD, Failure, Net, run, wait_for
+from wire import FIN, RST, SYN, Capture
 
 HOST = "g"
 PORT = 8080
@@ -84,7 +85,7 @@ def reuse(pid):
 
 
 def has_program(pid):
-    """Whether a reuseport program is at a listener. Asked by detaching it: for the end of a test."""
+    """Whether a reuseport program is at a listener; asked by detaching it."""
     found = False
     for s in listeners(pid):
         try:
@@ -265,6 +266,11 @@ class Guard(Net):
         all of them had been accepted."""
         return self.kernel("TCPAbortOnClose", "TCPAbortOnData")
 
+    def ends(self, port=PORT):
+        """A capture of how the port's connections begin and end."""
+        return Capture(self, HOST, "lo", f"(ip and tcp port {port} and tcp[13] & 7 != 0) or "
+                       f"(ip6 and tcp port {port} and ip6[53] & 7 != 0)")
+
     # what is attached
 
     def objects(self):
@@ -284,6 +290,11 @@ class Guard(Net):
             if p["id"] in found["prog"]:
                 found["map"] |= set(p.get("map_ids", []))
         return found
+
+    def descriptors(self):
+        """How many agent and keeper have."""
+        answer = self.list()
+        return [len(os.listdir(f"/proc/{answer[k]}/fd")) for k in ("agent", "keeper")]
 
     def wait_gone(self, found):
         """Processes and objects are gone: the kernel frees some of them a little later."""
@@ -316,6 +327,26 @@ def kill_both(pids):
     for sig in (signal.SIGSTOP, signal.SIGKILL):
         for pid in filter(alive, pids):
             os.kill(pid, sig)
+
+
+def reset_at_once(capture, port=PORT):
+    """How many connections the port's server has reset without closing them before: it had not read
+    what came (TCPAbortOnClose), or had not accepted them. After its FIN it has no socket any more."""
+    last = [None]
+    # on lo each packet is received twice and captured once: it is at rest when nothing more comes
+    wait_for("the capture to come to rest",
+             lambda: last.append(capture.counts()[0]) or last[-1] == last[-2], every=0.1)
+    capture.stop(running=True)
+    closed, found = set(), 0
+    for p in capture.packets():
+        client = (p.dst, p.dport) if p.sport == port else (p.src, p.sport)
+        if p.flags & SYN:
+            closed.discard(client)
+        elif p.sport == port and p.flags & RST and client not in closed:
+            found += 1
+        if p.sport == port and p.flags & (FIN | RST):
+            closed.add(client)
+    return found
 
 
 def mine(path):

@@ -35,6 +35,9 @@ if 'fork' in sys.argv:
         if not os.fork():
             break
 server = Server((sys.argv[1], int(sys.argv[2])), Handler)
+if 'relisten' in sys.argv:
+    signal.signal(signal.SIGUSR1, lambda *_: server.socket.shutdown(socket.SHUT_RDWR))
+    signal.signal(signal.SIGUSR2, lambda *_: server.server_activate())
 if 'stops' in sys.argv:
     os.kill(os.getpid(), signal.SIGSTOP)
 server.serve_forever()
@@ -90,7 +93,8 @@ def bracketed(address):
 
 def python(address, port, *words):
     """words: v6only, reuseport; fork: four processes, each with a listener of its own; short: a
-    backlog of 5; stops: itself, once it listens."""
+    backlog of 5; stops: itself, once it listens; relisten: SIGUSR1 ends listening, SIGUSR2 begins
+    again, with the same socket."""
     return ["/usr/bin/python3", "-c", PYTHON, address, str(port), *words]
 
 
@@ -100,7 +104,8 @@ def stock_python(net, address, port):
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "index.html"), "wb") as f:
         f.write(FILE)
-    return ["/usr/bin/python3", "-m", "http.server", str(port), "--bind", address, "--directory", folder]
+    return ["/usr/bin/python3", "-m", "http.server", str(port), "--bind", address, "--directory",
+            folder]
 
 
 def node(address, port):
