@@ -5,10 +5,12 @@ no connection is lost, whatever the server does meanwhile.
 
 Steps:
  1. a server on ::, both families, started by `ferry guard`
- 2. fifty times: the server is stopped, 20 clients queue (IPv4 and IPv6), SIGKILL to the server, and
-    it is started again; agent or keeper, by lot, is killed by SIGKILL at one of four moments, by
-    lot: while the queue is the server's, with the server's death, while all are held, and with the
-    start of the next server. Queued at that moment: more than 0. All 20 are answered
+ 2. fifty times: the server is stopped, 20 clients queue (IPv4 and IPv6), SIGKILL to the server, 10
+    clients come while nobody listens, and it is started again; agent or keeper, by lot, is killed
+    by SIGKILL at one of four moments in turn: while the queue is the server's, with the server's
+    death, while all are held, and with the start of the next server, which stops itself once it
+    listens and is let go on after the kill. Queued at that moment: more
+    than 0. All 30 are answered
  3. after each, agent and keeper are two living processes again, one of them new, and the server is
     a member
  4. 500 are held, and a server with a backlog of 5 comes, which gets them a few at a time: ten more
@@ -29,8 +31,10 @@ import servers
 
 ROUNDS = 50
 CLIENTS = 10  # of each family
+LATE = 5
 MANY = 250
 KILLS = 10  # while many are handed over
+ALL = 2 * (CLIENTS + LATE)
 MOMENTS = ("queued", "death", "held", "start")
 ARGV = servers.python("::", PORT)
 
@@ -76,11 +80,17 @@ def one_round(g, p, which, moment):
         queued = kill(g, before[which])
     g.stop(p, signal.SIGKILL)
     g.wait_queued(2 * CLIENTS)  # by the kernel: the agent may be away
+    crowds += [Clients(g.ns(HOST), LOCAL[f], PORT, LATE) for f in (4, 6)]
+    for c in crowds[2:]:
+        c.wait_sent()
+    g.wait_queued(ALL)
     if moment == "held":
         queued = kill(g, before[which])
-    p = g.unguarded(*ARGV)
+    p = g.unguarded(*ARGV, *(("stops",) if moment == "start" else ()))
     if moment == "start":
         queued = kill(g, before[which])
+        wait_for("the server to listen", lambda: state(p.pid) == "T")
+        p.send_signal(signal.SIGCONT)
     figures = [c.finish() for c in crowds]
     after = wait_for("the one that was killed to be back", lambda: other(before, pair(g), which),
                      15, 0.01)
@@ -110,6 +120,9 @@ def handing_over(g, p):
         queued.append(kill(g, before[("agent", "keeper")[n % 2]]))
     figures = [c.finish() for c in crowds]
     pair(g)
+    g.stop(p, signal.SIGKILL)
+    p = g.unguarded(*ARGV)
+    g.wait_member(p.pid)
     return p, {"fewest_queued": min(queued), "answered": sum(f["answered"] for f in figures)}
 
 
@@ -139,6 +152,7 @@ def both_at_once(g, p):
     g.wait_held(2 * CLIENTS)
     now = pair(g)
     kill_both(now.values())
+    wait_for("both to be gone", lambda: not any(map(alive, now.values())))
     figures = [c.finish() for c in crowds]
     return sum(f["resets"] for f in figures)
 
@@ -158,7 +172,7 @@ def test(g):
         rows.append((queued, answered))
         key = f"{which}_{moment}"
         killed[key] = killed.get(key, 0) + 1
-        if not queued or answered != 2 * CLIENTS:
+        if not queued or answered != ALL:
             wrong.append([n, key, queued, figures])
     p, handed = handing_over(g, p)
     listened = first_listen(g)
@@ -168,7 +182,7 @@ def test(g):
     found = g.objects()
     g.off()
     g.wait_gone(found)
-    lost = sum(2 * CLIENTS - answered for _, answered in rows)
+    lost = sum(ALL - answered for _, answered in rows)
     return {"ok": not wrong and control == listened == 2 * CLIENTS and len(rows) == ROUNDS and
             handed["answered"] == 2 * MANY and handed["fewest_queued"] > 0, "seed": seed,
             "handing_over": handed, "first_listen": listened,

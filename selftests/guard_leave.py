@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Clients that do not wait as they came while they are held: who has ended its sending is answered, who
-has gone is counted as gone and costs nobody else anything.
+Clients that do not wait as they came while they are held: who has ended its sending is answered,
+who has gone is counted as gone and costs nobody else anything.
 
 Steps, over IPv4 and IPv6:
  1. a guarded server is stopped, 30 clients send their requests and queue, SIGKILL: 30 are held
- 2. ten of them end their sending (FIN), ten abort (RST), ten wait on; 30 are still in the queue: the
-    kernel keeps the places of those that have gone
+ 2. ten of them end their sending (FIN), ten abort (RST), ten wait on; 30 are still in the queue:
+    the kernel keeps the places of those that have gone
  3. the server is started again: the 20 that are there are answered; counts: 20 alive, 10 dead, none
     cancelled
- 4. control: the same without a guard and without a crash, the server only stopped and let go on: the
-    same 20 are answered, so what becomes of a client is its own doing
+ 4. control: the same without a guard and without a crash, the server only stopped and let go on:
+    the same 20 are answered, so what becomes of a client is its own doing
 """
 import signal
 

@@ -11,18 +11,22 @@ Steps, over IPv4 and IPv6:
  3. a server of uid 65533 is started on the same address while they are held, and once more while
     nobody's runs: it ends, with "Address already in use"; nothing changes for those held
  4. nobody's is started again, not by root: all 50 are answered
- 5. the same once more for the running server by --pid, after `ferry guard off`
+ 5. what nobody asks of `ferry guard` is refused (not-allowed, exit 1), and changes nothing
+ 6. the same once more for the running server by --pid, after `ferry guard off`
 """
+import json
+import os
 import signal
 import subprocess
 
 from clients import Clients
 from guard import HOST, LOCAL, PORT, on_guard, stop
-from net import Failure, wait_for
+from net import BUILD, Failure, wait_for
 import servers
 
 CLIENTS = 50
 NOBODY, OTHER = 65534, 65533
+REFUSED = [[(1, "not-allowed")], True]
 BUSY = "Address already in use"
 
 
@@ -63,6 +67,23 @@ def crash(g, family, p):
                   "by_new": crowd.by[back.pid]}
 
 
+def asked_by_nobody(g, pid):
+    """Exit codes and ids of all commands, as nobody; ferry need not be where nobody can go."""
+    before = g.one()
+    fd = os.open(f"{BUILD}/ferry", os.O_PATH)
+    found = set()
+    for words in (("list",), ("off",), ("off", "--force"), ("--pid", pid),
+                  ("--pid", os.getpid(), "--dry-run"), ("--port", PORT, "--", "true")):
+        argv = g.argv(*words)
+        argv.insert(1, "-j")
+        p = subprocess.run(argv, executable=f"/proc/self/fd/{fd}", pass_fds=[fd], timeout=30,
+                           user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True,
+                           text=True)
+        found.add((p.returncode, json.loads(p.stdout)["error"]))
+    os.close(fd)
+    return [sorted(found), g.one() == before]
+
+
 def off(g):
     found = g.objects()
     g.off()
@@ -76,6 +97,7 @@ def rows_of(g, family):
     control = dies_with_a_queue(g, p, family).finish()
     p = g.guarded(*as_user(NOBODY, LOCAL[family]))
     back, command = crash(g, family, p)
+    command["nobody"] = asked_by_nobody(g, back.pid)
     off(g)
     g.wait_listening()
     g.attach(back.pid)
@@ -87,8 +109,9 @@ def rows_of(g, family):
 
 
 def is_right(r):
-    return (r["uid"] == NOBODY and r["intruder"] == [BUSY, BUSY] and r["held"] == CLIENTS and
-            r["answered"] == r["by_new"] == CLIENTS and not r["resets"])
+    refused = r.get("nobody", REFUSED) == REFUSED
+    return (refused and r["uid"] == NOBODY and r["intruder"] == [BUSY, BUSY] and
+            r["held"] == CLIENTS and r["answered"] == r["by_new"] == CLIENTS and not r["resets"])
 
 
 def test(g):

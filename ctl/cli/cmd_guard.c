@@ -128,6 +128,11 @@ static void spawn(const char *socket)
 	_exit(127);
 }
 
+static int not_allowed(struct cli *c)
+{
+	return cli_error(c, EXIT_FAILED, "not-allowed", "root is needed: run it with sudo");
+}
+
 static int dial_or_start(struct cli *c, const char *path, bool start)
 {
 	int fd = dial(path);
@@ -135,7 +140,7 @@ static int dial_or_start(struct cli *c, const char *path, bool start)
 	if (fd >= 0 || !start)
 		return fd;
 	if (geteuid()) {
-		cli_error(c, EXIT_FAILED, "not-allowed", "root is needed: run it with sudo");
+		not_allowed(c);
 		return -EPERM;
 	}
 	if (!strcmp(path, DEFAULT_SOCKET))
@@ -164,6 +169,8 @@ static int ask(struct cli *c, json_t *request, bool start, json_t **answer)
 	ssize_t n;
 
 	json_decref(request);
+	if (fd == -EACCES && !start)
+		return not_allowed(c);
 	if (fd < 0)
 		return start ? EXIT_FAILED :
 			       cli_error(c, EXIT_NOT_FOUND, "not-found", "nothing is guarded here");
@@ -230,6 +237,8 @@ static int dry_run(struct cli *c, const struct arguments *a)
 
 		if (n < 0 || !json_array_size(w.rows)) {
 			json_decref(w.rows);
+			if (n == -EACCES || n == -EPERM)
+				return not_allowed(c);
 			return cli_error(c, EXIT_FAILED, n < 0 ? "no-process" : "no-listener",
 					 "pid %d: %s", a->pid,
 					 n < 0 ? strerror(-n) : "it listens on no such TCP port");

@@ -201,6 +201,7 @@ static void restore_member(struct group *g, const json_t *row)
 static int restore_group(struct guard *guard, const json_t *row)
 {
 	struct group *g = calloc(1, sizeof(*g));
+	struct listener idle;
 	json_t *member;
 	size_t i;
 	int r;
@@ -221,8 +222,10 @@ static int restore_group(struct guard *guard, const json_t *row)
 		return r;
 	json_array_foreach(json_object_get(row, "members"), i, member)
 		restore_member(g, member);
-	/* the hand-over that an agent died in */
-	shutdown(g->hold[1 - g->active], SHUT_RDWR);
+	/* the hand-over that an agent died in. One that does not listen would stay shut down, and with it
+	 * every connection that it is given later */
+	if (!inspect_fd(g->hold[1 - g->active], 0, &idle))
+		shutdown(g->hold[1 - g->active], SHUT_RDWR);
 	for (i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 		if (!g->members[i].cookie)
 			g->slots[i].weight = 0;
