@@ -11,7 +11,8 @@ Steps, in a network namespace of its own; SEED=N repeats a run:
  2. each client that is still there says whether it was reset or answered, and who took over how
     many it was given; the record of the close has the same numbers, process, way, clients' ports
  3. show says the same sums. While another process counts, a second of its name is refused
- 4. real servers, nginx and Python's, IPv4 and IPv6, are killed with clients queued: the sentence
+ 4. real servers, nginx and Python's, IPv4 and IPv6, are killed with clients queued: the sentence;
+    listeners are destroyed from outside (ss -K), after one that was queued there
  5. controls: with the fault point witness-any, by which all that ends in a task that closes counts,
     the numbers are wrong; when the watch has been interrupted or killed, show says not watching,
     since when, and has no row of a close that came later
@@ -245,6 +246,26 @@ def close_one(port):
     wait_for("it to be reset", lambda: Queue.fate(c) == "reset")
 
 
+def destroyed(g, watch, port):
+    """A queued connection that SOCK_DESTROY ends, then its listener: what is not as it should be."""
+    wrong = []
+    for family in (4, 6):
+        s = listener(LOCAL[family], port)
+        clients = [socket.create_connection((LOCAL[family], port)) for _ in range(3)]
+        wait_for("all to be queued", lambda: len(states(port)) == 3)
+        g.at("w", "ss", "-Kt", "dport", "=", str(clients[0].getsockname()[1]), "sport", "=",
+             str(port))
+        wait_for("one to be destroyed", lambda: len(states(port)) == 2)
+        g.at("w", "ss", "-Ktl", "sport", "=", str(port))
+        row, = watch.wait_close(port)
+        want = {"queued": 3, "reset": 2, "gone": 1, "comm": "ss", "way": "destroyed"}
+        wrong += [f"destroyed: {k} {row[k]}, not {v}" for k, v in want.items() if row[k] != v]
+        wait_for("all to be reset", lambda: all(Queue.fate(c) == "reset" for c in clients))
+        s.close()
+        port += 1
+    return wrong
+
+
 def ports_of(answer):
     return {r["port"] for r in answer["rows"]}
 
@@ -300,6 +321,7 @@ def test(g, name, seed):
             total(rows, k) >= total(seen, k) and sums[k] >= total(seen, k) for k in keys) and all(
             sums[k] == total(sums["rows"], k) for k in keys if not sums["no_row"])
         r["real"] = real(g, watch, 10100)
+        r["destroyed"] = destroyed(g, watch, 10300)
         r["interrupted"] = off(name, watch, signal.SIGINT, 10200)
         r["end"] = {k: watch.end[k] for k in ("no_row", "unseen", "unsaid")}
     finally:
@@ -320,7 +342,7 @@ def test(g, name, seed):
     r["by_itself"] = p.returncode == 0 and "\nin 1." in "\n" + p.stdout
     figures = {k: total(seen, k) for k in (*keys, "aborted")}
     ways = {w: sum(s["way"] == w for s in seen) for w in ("close", "shutdown", "kill")}
-    good = (not wrong and not r["real"] and all(figures.values()) and all(ways.values()) and
+    good = (not wrong and not r["real"] and not r["destroyed"] and all(figures.values()) and all(ways.values()) and
             all(s["queued"] for s in seen) and r["never"] and r["busy"] and r["sums"] and
             r["by_itself"] and r["control_wrong"] > 0 and all(r["rights"].values()) and
             not any(r["end"].values()) and
