@@ -34,7 +34,7 @@ PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -linih
 OBJ := $(B)/obj
 
 src = $(patsubst %.c,$(OBJ)/%.o,$(wildcard $(1)))
-BPF_PROGS := steer egress listener arrive
+BPF_PROGS := steer egress listener arrive witness
 SKELS := $(BPF_PROGS:%=build/bpf/%.skel.h)
 BASE := $(call src,ctl/base/*.c)
 DATAPLANE := $(call src,ctl/dataplane/*.c)
@@ -43,6 +43,7 @@ AGENT := $(call src,ctl/agent/*.c ctl/move/*.c ctl/peer/*.c ctl/repair/*.c ctl/n
 CLI := $(call src,ctl/cli/*.c)
 PKI := $(call src,ctl/pki/*.c)
 GUARD := $(call src,ctl/guard/*.c)
+LISTENER := $(call src,ctl/listener/*.c)
 LIB := $(call src,ctl/lib/*.c)
 
 VERSION := 0.1.0
@@ -70,7 +71,7 @@ $(OBJ)/%.o: %.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(DATAPLANE) $(AGENT) $(CLI) $(GUARD): | $(SKELS) build/gen/peer.pb-c.h
+$(DATAPLANE) $(AGENT) $(CLI) $(GUARD) $(LISTENER): | $(SKELS) build/gen/peer.pb-c.h
 
 build/ferryd: $(AGENT) $(DATAPLANE) $(PKI) $(BASE)
 	$(call say,LD)
@@ -80,7 +81,7 @@ build/ferry-guard: $(GUARD) $(BASE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
-build/ferry: $(CLI) $(DATAPLANE) $(PKI) $(BASE) $(OBJ)/ctl/guard/inspect.o
+build/ferry: $(CLI) $(DATAPLANE) $(LISTENER) $(PKI) $(BASE) $(OBJ)/ctl/guard/inspect.o
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
@@ -109,7 +110,7 @@ $(PROBES):
 	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lz
 
 # All that is C, compiled and not linked: for the other compiler's warnings.
-objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(GUARD) $(PKI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
+objects: $(AGENT) $(DATAPLANE) $(BASE) $(CLI) $(GUARD) $(LISTENER) $(PKI) $(LIB) $(call src,tools/probe/*.c tests/unit/*.c \
 	tests/packet/*.c selftests/kernel/*.c)
 
 # Tests: what each links beside its own file.
@@ -129,6 +130,7 @@ $(T)/test_http_request: $(OBJ)/tools/probe/http_request.o
 $(T)/test_table $(T)/test_table_model: $(TABLE)
 $(T)/test_util $(T)/test_log: $(BASE)
 $(T)/test_estimate: $(OBJ)/ctl/move/estimate.o
+$(T)/test_account $(T)/test_witness $(T)/test_witness_guarded: $(LISTENER) $(BASE)
 $(T)/test_unit_word $(T)/test_pins $(T)/test_offer $(T)/test_converge: $(DATAPLANE) $(BASE)
 $(T)/test_offer $(T)/test_converge: $(OBJ)/ctl/move/unit.o
 $(T)/test_converge: $(call src,ctl/move/converge.c ctl/move/image.c ctl/agent/config_find.c) \

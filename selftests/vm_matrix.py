@@ -32,7 +32,7 @@ OWN += " (here)" if OWN in KERNELS else ""
 DOC = os.path.join(ROOT, "docs/KERNELS.md")
 UNIT = ("test_adopt", "test_diag", "test_libferry_arrive", "test_libferry_resume", "test_limits",
         "test_pins", "test_repair", "test_repair_check", "test_resume", "test_resume_hostile",
-        "test_rights", "test_tls", "test_unit_word")
+        "test_rights", "test_tls", "test_unit_word", "test_witness", "test_witness_guarded")
 # What a row is called in docs/KERNELS.md: its command, in a directory with all of files().
 ROWS = {"packet tests": "./test_packet", **{f"`{t}`": f"./{t}" for t in UNIT}}
 AGENT = """

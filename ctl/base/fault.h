@@ -24,7 +24,8 @@
 	X(DIE_ABORTING, "die-aborting")       /* killed before that socket is thawed, from 1 */   \
 	X(STOP_BEFORE_DROP, "stop-before-drop") /* SIGSTOP before rights are given up */          \
 	X(NO_RIGHTS_CHECK, "no-rights-check")   /* start without a right that is needed */        \
-	X(KEEP_RIGHTS, "keep-rights")           /* the capabilities of the start are kept */
+	X(KEEP_RIGHTS, "keep-rights")           /* the capabilities of the start are kept */      \
+	X(WITNESS_ANY, "witness-any") /* what ends in a task that closes is taken for lost */
 
 enum fault {
 #define X(id, name) FAULT_##id,

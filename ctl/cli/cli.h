@@ -66,6 +66,8 @@ int cmd_move(struct cli *c, int argc, char **argv);
 int cmd_guard(struct cli *c, int argc, char **argv);
 int cmd_guard_list(struct cli *c, int argc, char **argv);
 int cmd_guard_off(struct cli *c, int argc, char **argv);
+int cmd_watch(struct cli *c, int argc, char **argv);
+int cmd_watch_show(struct cli *c, int argc, char **argv);
 int cmd_counters(struct cli *c, int argc, char **argv);
 int cmd_pki_init(struct cli *c, int argc, char **argv);
 int cmd_pki_issue(struct cli *c, int argc, char **argv);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The ledger of what closed listeners lost: loads the witness (bpf/witness.bpf.c) and reads what it
+ * has counted. A ledger has a name, so that several can be kept on one machine.
+ *
+ *   1 ledger_open()   loads; pins the counts under LEDGER_ROOT/NAME where it may, and locks that
+ *   2 ledger_start()  attaches: from here on it counts
+ *   3 ledger_poll()   again and again, at least every second: what happened, as it happens
+ *   4 ledger_close()  detaches; the counts stay pinned, with the time of their end
+ *
+ * The programs are attached for as long as the process has them, not pinned: a process that is
+ * killed leaves nothing that runs. What it has counted until then can still be read, and that
+ * nobody counts any more, the lock being free: no reader takes "not counted" for "none".
+ */
+#ifndef LEDGER_H
+#define LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <ferry/witness.h>
+
+#define LEDGER_ROOT "/sys/fs/bpf/ferry-witness"
+#define LEDGER_ERROR 320
+
+struct witness_bpf;
+struct ring_buffer;
+
+struct ledger {
+	/* Cause and remedy of the last failure; of 1, why it is not pinned. */
+	char error[LEDGER_ERROR];
+	bool pinned;
+	struct witness_state *state;
+	/* What is said of each record. Set before ledger_poll(). */
+	void (*closed)(const struct witness_close *c, void *data);
+	void (*client)(const struct witness_client *w, void *data);
+	void *data;
+	/* inside */
+	struct witness_bpf *programs;
+	struct ring_buffer *ring;
+	int lock;
+	char dir[128];
+};
+
+/* name: as a node's, or NULL: nothing is pinned. clients: each that is reset is told of. 0 or
+ * -errno: -EBUSY, another process keeps the ledger of this name. */
+int ledger_open(struct ledger *l, const char *name, bool clients);
+/* 0 or -errno. */
+int ledger_start(struct ledger *l);
+/* Waits for so long for a first record; how many there were, or -errno (-EINTR). */
+int ledger_poll(struct ledger *l, int ms);
+/* How often the kernel did not run a program because an interrupt had come into that very program:
+ * ends of other sockets, since what a close does comes in the task or with softirqs off. */
+uint64_t ledger_missed(const struct ledger *l);
+/* visit() for each address. 0 or -errno. */
+typedef void (*ledger_visit)(const struct witness_close *row, void *data);
+int ledger_rows(const struct ledger *l, ledger_visit visit, void *data);
+/* The last closes of one socket. 0 or -ENOENT. */
+int ledger_socket(const struct ledger *l, uint64_t cookie, struct witness_close *row);
+void ledger_close(struct ledger *l);
+
+/* What another process counts, or has counted. */
+struct ledger_view {
+	struct witness_state state; /* a copy */
+	bool watching; /* else not since: */
+	uint64_t since; /* CLOCK_BOOTTIME, within a second where it was killed */
+	int rows; /* descriptor of the map */
+};
+/* 0 or -errno: -ENOENT, nobody has kept this ledger since the machine started. */
+int ledger_view(const char *name, struct ledger_view *v);
+int ledger_view_rows(const struct ledger_view *v, ledger_visit visit, void *data);
+void ledger_view_close(struct ledger_view *v);
+
+#endif
