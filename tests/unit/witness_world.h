@@ -59,8 +59,10 @@ static inline void set_migrate(bool on)
 	assert_int_equal(write(fd, on ? "1" : "0", 1), 1);
 }
 
+/* port 0: one that nobody has had, so that an address has one close. */
 static inline int listen_at(int family, bool wildcard, uint16_t port)
 {
+	static uint16_t last = 2000; /* in this namespace nobody else binds */
 	int fd = socket(family ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 	struct sockaddr_storage ss;
 	uint8_t addr[16];
@@ -71,7 +73,7 @@ static inline int listen_at(int family, bool wildcard, uint16_t port)
 						"0.0.0.0",
 				    addr),
 			 0);
-	size = addr_to_sockaddr(addr, htons(port), family, &ss);
+	size = addr_to_sockaddr(addr, htons(port ? port : ++last), family, &ss);
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)), 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&ss, size), 0);
 	assert_int_equal(listen(fd, CLIENTS), 0);
