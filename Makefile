@@ -77,7 +77,7 @@ build/ferryd: $(AGENT) $(DATAPLANE) $(PKI) $(BASE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 
-build/ferry-guard: $(GUARD) $(BASE)
+build/ferry-guard: $(GUARD) $(LISTENER) $(BASE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(PKG_LIBS)
 

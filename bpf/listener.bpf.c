@@ -2,15 +2,18 @@
 /*
  * listener: who of a reuseport group is given a connection. A new one goes to a member of the working
  * generation, by its hash, else to the holder. One that a closed listener has not accepted goes to a
- * member of the same generation that has room, then to any that has, else to the holder. Where even
- * that is closed the kernel is told that there is nobody.
+ * member of the same generation that has room, then to one of the working generation, then to any that
+ * has room, all of its kind; else to its kind's holder. Where even that is closed the kernel is told
+ * that there is nobody.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <ferry/listener.h>
 
 #define TCP_CLOSE 7
+#define TCP_NEW_SYN_RECV 12
 #define NONE 0xffffffff
+#define UNKNOWN (~0ULL)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_REUSEPORT_SOCKARRAY);
@@ -61,35 +64,37 @@ static __always_inline struct listener_slot *slot_at(__u32 i)
 	return bpf_map_lookup_elem(&slots, &i);
 }
 
-/* A member's weight; 0 where it has no room, or is not of the generation. Without a branch: the
- * verifier would walk each way, in each round. */
-static __always_inline __u32 weight(const struct listener_slot *s, __u32 generation, __u32 care)
+/* A member's weight; 0 where it has no room, or is of another generation or kind than is cared for.
+ * Without a branch: the verifier would walk each way, in each round. */
+static __always_inline __u32 weight(const struct listener_slot *s, __u32 generation, __u32 kind)
 {
-	__u32 other = (s->generation ^ generation) & care, room = -(__u32)s->room >> 31;
+	__u32 other = (s->generation ^ generation) & -(generation != NONE);
+	__u32 room = -(__u32)s->room >> 31;
 
+	other |= (s->kind ^ kind) & -(kind != NONE);
 	asm volatile("" : "+r"(other)); /* the compiler would make a branch of it */
 	return s->weight & -(room & ~((other | -other) >> 31) & 1);
 }
 
 /* A member by weight, from a number that is the connection's own. NONE: nobody has room. Not static:
  * verified once, not for each call. */
-__attribute__((noinline)) __u32 choose(__u32 hash, __u32 generation)
+__attribute__((noinline)) __u32 choose(__u32 hash, __u32 generation, __u32 kind)
 {
 	struct listener_slot *s;
-	__u32 care = generation == NONE ? 0 : ~0, total = 0, at, w;
+	__u32 total = 0, at, w;
 
 	for (__u32 i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		s = slot_at(i);
 		if (!s)
 			return NONE;
-		total += weight(s, generation, care);
+		total += weight(s, generation, kind);
 	}
 	at = (__u32)(((__u64)hash * total) >> 32);
 	for (__u32 i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		s = slot_at(i);
 		if (!s)
 			return NONE;
-		w = weight(s, generation, care);
+		w = weight(s, generation, kind);
 		if (at < w)
 			return i;
 		at -= w;
@@ -97,11 +102,11 @@ __attribute__((noinline)) __u32 choose(__u32 hash, __u32 generation)
 	return NONE;
 }
 
-static __always_inline int give_member(struct sk_reuseport_md *ctx, __u32 generation)
+static __always_inline __u32 give_member(struct sk_reuseport_md *ctx, __u32 generation, __u32 kind)
 {
-	__u32 slot = choose(ctx->hash, generation);
+	__u32 slot = choose(ctx->hash, generation, kind);
 
-	return slot == NONE || give(ctx, slot) ? (int)NONE : (int)slot;
+	return slot == NONE || give(ctx, slot) ? NONE : slot;
 }
 
 static __always_inline void take_room(__u32 slot)
@@ -112,58 +117,100 @@ static __always_inline void take_room(__u32 slot)
 		__sync_fetch_and_add(&s->room, -1);
 }
 
-/* The generation of a listener that closes, which is given nothing more from here on. */
-__attribute__((noinline)) __u32 closes(__u64 cookie)
+/* The kind and generation of a listener that closes, which is given nothing more from here on; of a
+ * holder generation 0, of which nobody is. */
+__attribute__((noinline)) __u64 closes(__u64 cookie)
 {
-	for (__u32 i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+	for (__u32 i = 0; i < LISTENER_SLOTS; i++) {
 		struct listener_slot *s = slot_at(i);
 
 		if (s && s->cookie == cookie) {
 			s->weight = 0;
-			return s->generation;
+			return (__u64)s->kind << 32 | s->generation;
 		}
 	}
-	return NONE;
+	return UNKNOWN;
+}
+
+static __always_inline int is_kick(struct sk_reuseport_md *ctx, const struct listener_group *g)
+{
+	__u16 *source = ctx->data;
+
+	return g->kick_port && (void *)(source + 1) <= ctx->data_end && *source == g->kick_port;
+}
+
+static __always_inline int give_holder(struct sk_reuseport_md *ctx, const struct listener_group *g,
+				       __u32 kind)
+{
+	return kind < LISTENER_KINDS ? give(ctx, g->hold[kind]) : -1;
+}
+
+static __always_inline int on_new(struct sk_reuseport_md *ctx, const struct listener_group *g)
+{
+	__u32 slot = NONE;
+
+	if (is_kick(ctx, g) && !give(ctx, g->kick_slot)) {
+		count(LISTENER_KICKED);
+		return SK_PASS;
+	}
+	if (g->open)
+		slot = give_member(ctx, g->working, NONE);
+	if (slot == NONE && give_holder(ctx, g, g->kind))
+		return SK_PASS; /* by the kernel's hash */
+	count(slot == NONE ? LISTENER_SYN_HELD : LISTENER_SYN_MEMBER);
+	return SK_PASS;
+}
+
+/* Who is given what this listener has not accepted; NONE: its kind's holder, of *kind. */
+static __always_inline __u32 give_heir(struct sk_reuseport_md *ctx, const struct listener_group *g,
+				       __u32 *kind)
+{
+	__u64 from = closes(bpf_get_socket_cookie(ctx->sk));
+	__u32 slot, cared;
+
+	*kind = from == UNKNOWN ? g->kind : (__u32)(from >> 32);
+	if (!g->open)
+		return NONE;
+	cared = g->mixed ? NONE : *kind;
+	slot = from == UNKNOWN ? NONE : give_member(ctx, (__u32)from, cared);
+	if (slot == NONE)
+		slot = give_member(ctx, g->working, cared);
+	if (slot == NONE)
+		slot = give_member(ctx, NONE, cared);
+	return slot;
+}
+
+static __always_inline int on_migrating(struct sk_reuseport_md *ctx, const struct listener_group *g,
+					__u32 state)
+{
+	__u32 kind, slot = give_heir(ctx, g, &kind);
+	int half = state == TCP_NEW_SYN_RECV; /* of no queue yet */
+
+	if (slot != NONE) {
+		take_room(slot);
+		count(half                ? LISTENER_HALF_OPEN :
+		      state == TCP_CLOSE ? LISTENER_DEAD :
+					   LISTENER_ALIVE);
+	} else if (!give_holder(ctx, g, kind)) {
+		count(half ? LISTENER_HALF_OPEN : LISTENER_HELD);
+	} else {
+		count(half ? LISTENER_HALF_CANCELLED : LISTENER_CANCELLED);
+		return SK_DROP;
+	}
+	return SK_PASS;
 }
 
 SEC("sk_reuseport/migrate")
 int listener(struct sk_reuseport_md *ctx)
 {
 	struct bpf_sock *child = ctx->migrating_sk;
-	struct listener_group *g;
-	__u32 zero = 0, generation;
-	int slot = (int)NONE, dead;
+	const struct listener_group *g;
+	__u32 zero = 0;
 
 	g = bpf_map_lookup_elem(&group, &zero);
 	if (!g)
 		return SK_PASS;
-	if (!child) {
-		slot = g->open ? give_member(ctx, g->working) : (int)NONE;
-		if (slot == (int)NONE && give(ctx, g->hold))
-			return SK_PASS; /* by the kernel's hash */
-		count(slot == (int)NONE ? LISTENER_SYN_HELD : LISTENER_SYN_MEMBER);
-		return SK_PASS;
-	}
-	dead = child->state == TCP_CLOSE;
-	if (g->open) {
-		generation = closes(bpf_get_socket_cookie(ctx->sk));
-		if (generation != NONE)
-			slot = give_member(ctx, generation);
-		if (slot == (int)NONE)
-			slot = give_member(ctx, g->working);
-		if (slot == (int)NONE)
-			slot = give_member(ctx, NONE);
-	}
-	if (slot != (int)NONE) {
-		take_room((__u32)slot);
-		count(dead ? LISTENER_DEAD : LISTENER_ALIVE);
-	} else if (!give(ctx, g->hold)) {
-		count(LISTENER_HELD);
-	} else {
-		count(LISTENER_CANCELLED);
-		return SK_DROP;
-	}
-	return SK_PASS;
+	return child ? on_migrating(ctx, g, child->state) : on_new(ctx, g);
 }
 
 char _license[] SEC("license") = "GPL";

@@ -25,7 +25,9 @@
 	X(STOP_BEFORE_DROP, "stop-before-drop") /* SIGSTOP before rights are given up */          \
 	X(NO_RIGHTS_CHECK, "no-rights-check")   /* start without a right that is needed */        \
 	X(KEEP_RIGHTS, "keep-rights")           /* the capabilities of the start are kept */      \
-	X(WITNESS_ANY, "witness-any") /* what ends in a task that closes is taken for lost */
+	X(WITNESS_ANY, "witness-any") /* what ends in a task that closes is taken for lost */     \
+	X(FORGETS, "kernel-forgets")  /* the kernel is taken for one that wakes nobody */         \
+	X(NO_WAKE, "no-wake")         /* and nobody else does */
 
 enum fault {
 #define X(id, name) FAULT_##id,

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "cli/cli.h"
@@ -139,6 +140,25 @@ static json_t *agent_pid(const struct cli *c)
 	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
 		return json_null();
 	return json_integer(peer.pid);
+}
+
+int cli_port(struct cli *c, const char *text, json_int_t *port)
+{
+	char *end;
+
+	*port = strtol(text, &end, 10);
+	if (!*text || *end || *port < 1 || *port > 65535)
+		return cli_error(c, EXIT_USAGE, "usage", "--port: 1 to 65535, not '%s'", text);
+	return EXIT_OK;
+}
+
+const char *cli_when(uint64_t boottime, char text[CLI_WHEN])
+{
+	time_t at = time(NULL) - (time_t)((boottime_ns() - boottime) / SEC_NS);
+	struct tm tm;
+
+	strftime(text, CLI_WHEN, "%Y-%m-%d %H:%M:%S", localtime_r(&at, &tm));
+	return text;
 }
 
 int cli_exchange(struct cli *c, int fd, json_t *request, int timeout_ms, json_t **answer)

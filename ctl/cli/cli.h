@@ -40,6 +40,11 @@ int cli_exchange(struct cli *c, int fd, json_t *request, int timeout_ms, json_t 
  * not: also what it has refused. */
 int cli_ask_guard(struct cli *c, json_t *request, bool start, json_t **answer);
 int cli_not_allowed(struct cli *c);
+/* A port as --port gives it. EXIT_OK, or says what is wrong. */
+int cli_port(struct cli *c, const char *text, json_int_t *port);
+/* When that was by the clock on the wall. */
+#define CLI_WHEN 32
+const char *cli_when(uint64_t boottime, char text[CLI_WHEN]);
 int cli_error(struct cli *c, int code, const char *id, const char *format, ...) _printf_(4, 5);
 
 /* Prints the object and drops it; what is read from the pins says whether there is an agent: -j by
@@ -66,6 +71,9 @@ int cmd_move(struct cli *c, int argc, char **argv);
 int cmd_guard(struct cli *c, int argc, char **argv);
 int cmd_guard_list(struct cli *c, int argc, char **argv);
 int cmd_guard_off(struct cli *c, int argc, char **argv);
+int cmd_listener_list(struct cli *c, int argc, char **argv);
+int cmd_listener_generation(struct cli *c, int argc, char **argv);
+int cmd_listener_policy(struct cli *c, int argc, char **argv);
 int cmd_watch(struct cli *c, int argc, char **argv);
 int cmd_watch_show(struct cli *c, int argc, char **argv);
 int cmd_counters(struct cli *c, int argc, char **argv);

@@ -3,29 +3,19 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "cli/watch.h"
 #include "listener/account.h"
 
-static const char *when(uint64_t boottime, char text[32])
-{
-	time_t at = time(NULL) - (time_t)((boottime_ns() - boottime) / SEC_NS);
-	struct tm tm;
-
-	strftime(text, 32, "%Y-%m-%d %H:%M:%S", localtime_r(&at, &tm));
-	return text;
-}
-
 static void show_text(struct watch *w, const struct ledger_view *v)
 {
-	char begun[32], since[32], text[ACCOUNT_SENTENCE];
+	char begun[CLI_WHEN], since[CLI_WHEN], text[ACCOUNT_SENTENCE];
 
-	when(v->state.begun, begun);
+	cli_when(v->state.begun, begun);
 	if (v->watching)
 		printf("watching since %s (pid %u): %s\n", begun, v->state.pid,
 		       account_sum(v->state.n, text));
 	else
-		printf("not watching since %s; from %s until then: %s\n", when(v->since, since),
+		printf("not watching since %s; from %s until then: %s\n", cli_when(v->since, since),
 		       begun, account_sum(v->state.n, text));
 	ledger_view_rows(v, watch_row, w);
 	watch_say_doubts(&v->state);

@@ -16,100 +16,68 @@ static json_t *refusal(const char *id, const char *text)
 	return json_pack("{s:s,s:s}", "error", id, "text", text);
 }
 
-static json_t *describe_member(const struct group *g, int slot)
-{
-	const struct member *m = &g->members[slot];
-
-	return json_pack("{s:i,s:s,s:i,s:i,s:i,s:i}", "pid", (int)m->pid, "comm", m->comm,
-			 "generation", (int)g->slots[slot].generation, "weight",
-			 (int)g->slots[slot].weight, "queued", (int)m->queued, "backlog",
-			 (int)m->backlog);
-}
-
-static json_t *strangers(const struct guard *g)
-{
-	json_t *rows = json_array();
-
-	for (unsigned int i = 0; i < g->n_strangers; i++) {
-		const struct stranger *s = &g->strangers[i];
-
-		json_array_append_new(rows, json_pack("{s:i,s:s,s:s,s:s}", "pid", (int)s->pid,
-						      "comm", s->comm, "address", s->address, "why",
-						      s->why));
-	}
-	return rows;
-}
-
-static json_t *describe(const struct guard *g, const struct group *group)
-{
-	static const char *const names[] = {
-#define X(id, name, text) name,
-		LISTENER_COUNTS(X)
-#undef X
-	};
-	json_t *members = json_array(), *counts = json_object();
-	uint64_t n[LISTENER_COUNT];
-	char text[LISTENER_TEXT] = "";
-
-	if (group) {
-		listener_text(&group->like, text);
-		group_count(group, n);
-		for (int i = 0; i < LISTENER_COUNT; i++)
-			json_object_set_new(counts, names[i], json_integer((json_int_t)n[i]));
-		for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-			if (group->members[i].cookie)
-				json_array_append_new(members, describe_member(group, i));
-	}
-	return json_pack("{s:i,s:s,s:b,s:i,s:s,s:i,s:s,s:o,s:o,s:o}", "port", (int)g->at.port,
-			 "address", text, "v6only", group && group->like.v6only, "uid",
-			 group ? (int)group->like.uid : -1, "state",
-			 !group                ? "waiting" :
-			 json_array_size(members) ? "running" :
-						    "holding",
-			 "held", group ? (int)group->held : 0, "program", g->program, "members",
-			 members, "strangers", strangers(g), "counts", counts);
-}
-
-static json_t *list(struct daemon *d)
-{
-	json_t *rows = json_array();
-
-	for (struct guard *g = d->guards; g; g = g->next) {
-		for (struct group *group = g->groups; group; group = group->next) {
-			group_refresh(group);
-			json_array_append_new(rows, describe(g, group));
-		}
-		if (!g->groups)
-			json_array_append_new(rows, describe(g, NULL));
-	}
-	return json_pack("{s:i,s:i,s:o}", "agent", (int)getpid(), "keeper", (int)d->keeper, "guards",
-			 rows);
-}
-
 /* Ports from a command that is about to start. */
 static json_t *expect(struct daemon *d, pid_t pid, const json_t *ports)
 {
-	json_t *port;
+	json_t *port, *new = json_array();
 	size_t i;
 
 	json_array_foreach(ports, i, port) {
 		struct listener_port at = { .port = (uint32_t)json_integer_value(port) };
 		int netns = netns_of(d->netns, pid, &at.netns);
 
-		if (netns < 0)
+		if (netns < 0) {
+			json_decref(new);
 			return refusal("no-namespace", strerror(-netns));
-		if (!guard_add(d, &at, netns, true))
+		}
+		if (!guard_find(d, &at))
+			json_array_append(new, port);
+		if (!guard_add(d, &at, netns, true)) {
+			json_decref(new);
 			return refusal("no-room", "1024 ports are guarded already");
+		}
 	}
-	return json_pack("{s:i}", "guarded", (int)json_array_size(ports));
+	return json_pack("{s:i,s:o}", "guarded", (int)json_array_size(ports), "new", new);
+}
+
+/* Ports of a command that has failed: where nobody has listened, nothing is guarded. */
+static json_t *forget(struct daemon *d, pid_t pid, const json_t *ports)
+{
+	json_t *port;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(ports, i, port) {
+		struct listener_port at = { .port = (uint32_t)json_integer_value(port) };
+		_cleanup_close_ int netns = netns_of(d->netns, pid, &at.netns);
+		struct guard *g = netns < 0 ? NULL : guard_find(d, &at);
+
+		if (g && !g->groups && !g->n_strangers) {
+			guard_remove(g);
+			n++;
+		}
+	}
+	return json_pack("{s:i}", "forgotten", n);
 }
 
 struct search {
 	struct daemon *d;
 	const json_t *ports;
 	json_t *guarded, *refused;
+	json_t *seen; /* a process and its children may have one listener */
 	pid_t pid;
 };
+
+static bool is_seen(struct search *s, const struct listener *l)
+{
+	char cookie[32];
+
+	snprintf(cookie, sizeof(cookie), "%llu", (unsigned long long)l->cookie);
+	if (json_object_get(s->seen, cookie))
+		return true;
+	json_object_set_new(s->seen, cookie, json_true());
+	return false;
+}
 
 static int on_found(struct listener *l, void *data)
 {
@@ -120,7 +88,7 @@ static int on_found(struct listener *l, void *data)
 	struct guard *g;
 	int netns;
 
-	if (!listener_wanted(l, s->ports))
+	if (!listener_wanted(l, s->ports) || is_seen(s, l))
 		return 0;
 	listener_text(l, text);
 	netns = netns_of(s->d->netns, s->pid, &cookie);
@@ -138,17 +106,28 @@ static int on_found(struct listener *l, void *data)
 	return 0;
 }
 
-static json_t *take_running(struct daemon *d, pid_t pid, const json_t *ports)
+static json_t *take_running(struct daemon *d, const json_t *pids, const json_t *ports)
 {
-	struct search s = { d, ports, json_array(), json_array(), pid };
-	int n = inspect(pid, 0, on_found, &s);
-	bool none = !json_array_size(s.guarded);
-	json_t *answer = json_pack("{s:o,s:o}", "guarded", s.guarded, "refused", s.refused);
+	struct search s = { d, ports, json_array(), json_array(), json_object(), 0 };
+	json_t *pid, *answer;
+	bool none;
+	size_t i;
+	int r = -ESRCH;
 
+	json_array_foreach(pids, i, pid) {
+		int n;
+
+		s.pid = (pid_t)json_integer_value(pid);
+		n = inspect(s.pid, 0, on_found, &s);
+		r = n < 0 && r < 0 ? n : 0; /* of a unit's processes one may end meanwhile */
+	}
 	store_state(d);
-	if (n < 0) {
+	none = !json_array_size(s.guarded);
+	answer = json_pack("{s:o,s:o}", "guarded", s.guarded, "refused", s.refused);
+	json_decref(s.seen);
+	if (r < 0) {
 		json_object_set_new(answer, "error", json_string("no-process"));
-		json_object_set_new(answer, "text", json_string(strerror(-n)));
+		json_object_set_new(answer, "text", json_string(strerror(-r)));
 	} else if (none) {
 		const char *why = json_string_value(
 			json_object_get(json_array_get(s.refused, 0), "why"));
@@ -165,7 +144,7 @@ static bool would_lose(const struct guard *g)
 {
 	for (struct group *group = g->groups; group; group = group->next) {
 		group_refresh(group);
-		if (group->held && !group_members(group))
+		if (group_held(group) && !group_members(group))
 			return true;
 	}
 	return false;
@@ -179,6 +158,7 @@ static json_t *off(struct daemon *d, const json_t *request)
 	_cleanup_close_ int netns = netns_of(
 		d->netns, (pid_t)json_integer_value(json_object_get(request, "pid")), &at.netns);
 	bool force = json_is_true(json_object_get(request, "force"));
+	struct account before = d->gone, gone;
 	int n = 0, handed = 0;
 
 	if (netns < 0)
@@ -194,7 +174,7 @@ static json_t *off(struct daemon *d, const json_t *request)
 			continue;
 		for (struct group *group = g->groups; group; group = group->next) {
 			group_refresh(group);
-			handed += group_members(group) ? (int)group->held : 0;
+			handed += group_members(group) ? (int)group_held(group) : 0;
 		}
 		guard_remove(g);
 		n++;
@@ -202,7 +182,30 @@ static json_t *off(struct daemon *d, const json_t *request)
 	if (!n)
 		return refusal("not-found", "nothing is guarded there");
 	store_state(d);
-	return json_pack("{s:i,s:i}", "off", n, "handed", handed);
+	gone = account_less(&d->gone, &before);
+	return json_pack("{s:i,s:i,s:o}", "off", n, "handed", handed, "ledger",
+			 d->watching ? witness_json(&gone) : json_null());
+}
+
+/* Of a guard's port, in the network namespace of who asks. */
+static json_t *policy(struct daemon *d, const json_t *request,
+		      json_t *(*of)(struct guard *g, const json_t *request))
+{
+	struct listener_port at = {
+		.port = (uint32_t)json_integer_value(json_object_get(request, "port"))
+	};
+	_cleanup_close_ int netns = netns_of(
+		d->netns, (pid_t)json_integer_value(json_object_get(request, "pid")), &at.netns);
+	struct guard *g = netns < 0 ? NULL : guard_find(d, &at);
+	json_t *reply;
+
+	if (netns < 0)
+		return refusal("no-namespace", strerror(-netns));
+	if (!g)
+		return refusal("not-found", "nothing is guarded there");
+	reply = of(g, request);
+	store_state(d);
+	return reply;
 }
 
 static json_t *answer(struct daemon *d, const json_t *request)
@@ -212,13 +215,19 @@ static json_t *answer(struct daemon *d, const json_t *request)
 	const json_t *ports = json_object_get(request, "ports");
 
 	if (verb && !strcmp(verb, "list"))
-		return list(d);
+		return describe_all(d);
 	if (verb && !strcmp(verb, "expect"))
 		return expect(d, pid, ports);
 	if (verb && !strcmp(verb, "take"))
-		return take_running(d, pid, ports);
+		return take_running(d, json_object_get(request, "pids"), ports);
+	if (verb && !strcmp(verb, "forget"))
+		return forget(d, pid, ports);
 	if (verb && !strcmp(verb, "off"))
 		return off(d, request);
+	if (verb && !strcmp(verb, "generation"))
+		return policy(d, request, policy_generation);
+	if (verb && !strcmp(verb, "policy"))
+		return policy(d, request, policy_set);
 	return refusal("usage", "no such request");
 }
 

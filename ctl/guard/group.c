@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One group: holders, the program that chooses, and who is given what; see guard.h. There are two
- * holders, so that one listens while the other is shut down: a listener gives its queue away when it
- * stops to listen.
+ * One group: the program that chooses, and who may be given what; see guard.h. What is held is in
+ * hold.c.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -10,20 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "base/log.h"
+#include "base/fault.h"
 #include "guard/guard.h"
 #include "listener.skel.h"
 
-#define BACKLOG 65535 /* the kernel cuts it to somaxconn */
-#define AGAIN_US 20000
 #define SOME_ROOM 1
-
-static int put(struct group *g, uint32_t slot, int fd)
-{
-	uint64_t value = (uint64_t)fd;
-
-	return bpf_map_update_elem(g->socks, &slot, &value, BPF_ANY);
-}
 
 int group_map(struct group *g)
 {
@@ -64,15 +54,6 @@ static int load(struct group *g, char words[WORDS])
 	return group_map(g);
 }
 
-static int listen_as(struct group *g, unsigned int which)
-{
-	if (listen(g->hold[which], BACKLOG) || put(g, which, g->hold[which]))
-		return -errno;
-	__atomic_store_n(&g->view->hold, which, __ATOMIC_RELEASE);
-	g->active = which;
-	return 0;
-}
-
 static void forget(struct group *g, uint32_t slot)
 {
 	g->slots[slot].weight = 0;
@@ -80,36 +61,49 @@ static void forget(struct group *g, uint32_t slot)
 	g->members[slot].cookie = 0;
 }
 
-/* Every address has a group of its own, with its own copy of the program. */
-int group_open(struct guard *guard, const struct listener *l, struct group **group, char words[WORDS])
+static int put(struct group *g, uint32_t slot, int fd)
+{
+	uint64_t value = (uint64_t)fd;
+
+	return bpf_map_update_elem(g->socks, &slot, &value, BPF_ANY);
+}
+
+static struct group *new_group(struct guard *guard, const struct listener *l)
 {
 	struct group *g = calloc(1, sizeof(*g));
-	int r;
 
 	if (!g)
-		return -ENOMEM;
+		return NULL;
 	g->guard = guard;
 	g->like = *l;
 	g->like.fd = -1;
 	g->number = ++guard->d->numbers;
-	g->hold[0] = g->hold[1] = -1;
 	g->program = g->socks = g->group_fd = g->slots_fd = g->counts = -1;
+	for (uint32_t i = 0; i < LISTENER_KINDS; i++)
+		g->hold[i] = (struct hold){ .group = g, .kind = i, .fd = { -1, -1 } };
+	return g;
+}
+
+/* Every address has a group of its own, with its own copy of the program. */
+int group_open(struct guard *guard, const struct listener *l, struct group **group, char words[WORDS])
+{
+	struct group *g = new_group(guard, l);
+	int r;
+
+	if (!g)
+		return -ENOMEM;
+	witness_begin(g);
 	r = load(g, words);
-	for (int i = 0; i < 2 && !r; i++) {
-		g->hold[i] = holder_open(guard->d->netns, guard->netns, l, words);
-		r = g->hold[i] < 0 ? g->hold[i] : 0;
-	}
-	if (!r && listen(g->hold[0], BACKLOG)) {
-		r = -errno;
-		snprintf(words, WORDS, "the holder cannot listen: %s", strerror(-r));
-	}
-	if (!r && setsockopt(g->hold[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &g->program,
+	if (!r)
+		g->view->mixed = guard->mixed;
+	r = r ? r : hold_open(&g->hold[0], l, words);
+	if (!r && setsockopt(g->hold[0].fd[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &g->program,
 			     sizeof(g->program))) {
 		r = -errno;
 		snprintf(words, WORDS, "the program cannot be attached to the group: %s",
 			 strerror(-r));
 	}
-	if (!r && (r = listen_as(g, 0)))
+	if (!r && (r = hold_use(&g->hold[0], 0)))
 		snprintf(words, WORDS, "the holder does not go into its map: %s", strerror(-r));
 	if (r) {
 		group_close(g);
@@ -117,7 +111,53 @@ int group_open(struct guard *guard, const struct listener *l, struct group **gro
 	}
 	g->next = guard->groups;
 	guard->groups = *group = g;
-	return group_watch(g);
+	return 0;
+}
+
+/* Nothing is held there, nobody is of its kind, nobody new comes there. */
+static bool is_idle(const struct hold *h)
+{
+	const struct group *g = h->group;
+
+	if (h->held || g->view->kind == h->kind)
+		return false;
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && g->slots[i].kind == h->kind)
+			return false;
+	return true;
+}
+
+/* Of the listener's kind, which may be a new one. */
+static struct hold *hold_for(struct group *g, const struct listener *l, char words[WORDS])
+{
+	struct hold *room = NULL;
+	char differs[WORDS];
+
+	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++) {
+		if (hold_exists(h) && !holder_differs(l->fd, h->fd[h->active], differs))
+			return h;
+		if (!room && (!hold_exists(h) || is_idle(h)))
+			room = h;
+	}
+	if (!room) {
+		snprintf(words, WORDS, "connections are held for listeners with %d other sets of options; "
+				       "it differs from all in %.80s",
+			 LISTENER_KINDS, differs);
+		return NULL;
+	}
+	if (hold_exists(room)) {
+		store_drop_hold(room);
+		hold_close(room);
+	}
+	if (hold_open(room, l, words))
+		return NULL;
+	if (hold_use(room, 0)) {
+		snprintf(words, WORDS, "a holder does not go into its map: %s", strerror(errno));
+		hold_close(room);
+		return NULL;
+	}
+	store_hold(room);
+	return room;
 }
 
 /* Of a member, or with 0 one that is free. */
@@ -144,9 +184,33 @@ static bool is_of_newest(const struct guard *g, pid_t pid)
 				       !strcmp(program, g->program));
 }
 
+/* In the array, with a weight, and its generation. */
+static void admit(struct group *g, int slot, const struct listener *l, uint32_t kind)
+{
+	struct guard *guard = g->guard;
+
+	if (!is_of_newest(guard, l->pid))
+		guard->generation++;
+	guard->newest = l->pid;
+	guard->parent = inspect_parent(l->pid);
+	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = !l->reuse };
+	snprintf(g->members[slot].comm, COMM, "%s", l->comm);
+	g->slots[slot].generation = guard->generation;
+	g->slots[slot].cookie = l->cookie;
+	g->slots[slot].room = SOME_ROOM;
+	g->slots[slot].kind = kind;
+	__atomic_store_n(&g->slots[slot].weight, 1, __ATOMIC_RELEASE);
+	g->view->kind = kind;
+	if (!guard->wait)
+		g->view->working = guard->generation;
+	policy_succeed(g);
+	g->view->open = 1;
+}
+
 int group_join(struct group *g, const struct listener *l, char words[WORDS])
 {
-	int slot = slot_of(g, l->cookie), r;
+	int slot = slot_of(g, l->cookie);
+	struct hold *h;
 
 	if (slot < 0)
 		slot = slot_of(g, 0);
@@ -155,25 +219,18 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 			 LISTENER_SLOTS - LISTENER_FIRST);
 		return slot;
 	}
+	h = hold_for(g, l, words);
+	if (!h)
+		return -ENOSPC;
 	if (put(g, (uint32_t)slot, l->fd)) {
-		if (errno == EBUSY && g->members[slot].cookie)
+		int r = -errno;
+
+		if (r == -EBUSY && g->members[slot].cookie)
 			return 0; /* it is there already, and has not stopped to listen meanwhile */
-		r = -errno;
 		snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-r));
 		return r;
 	}
-	if (!is_of_newest(g->guard, l->pid))
-		g->guard->generation++;
-	g->guard->newest = l->pid;
-	g->guard->parent = inspect_parent(l->pid);
-	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = !l->reuse };
-	snprintf(g->members[slot].comm, COMM, "%s", l->comm);
-	g->slots[slot].generation = g->guard->generation;
-	g->slots[slot].cookie = l->cookie;
-	g->slots[slot].room = SOME_ROOM;
-	__atomic_store_n(&g->slots[slot].weight, 1, __ATOMIC_RELEASE);
-	g->view->working = g->guard->generation;
-	g->view->open = 1;
+	admit(g, slot, l, h->kind);
 	return 0;
 }
 
@@ -181,8 +238,9 @@ static void on_queue(const struct queue *q, void *data)
 {
 	struct group *g = data;
 
-	if (q->cookie == g->hold_cookie[g->active])
-		g->held = q->queued;
+	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
+		if (q->cookie == h->cookie[h->active])
+			h->held = q->queued;
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		struct member *m = &g->members[i];
 
@@ -191,8 +249,9 @@ static void on_queue(const struct queue *q, void *data)
 		m->seen = true;
 		m->queued = q->queued;
 		m->backlog = q->backlog;
-		/* the kernel takes one more than the backlog */
-		__atomic_store_n(&g->slots[i].room, (int32_t)(q->backlog + 1 - q->queued),
+		/* the kernel takes one more than the backlog; it may be needed to wake who waits */
+		__atomic_store_n(&g->slots[i].room,
+				 (int32_t)(q->backlog + !g->guard->d->forgets - q->queued),
 				 __ATOMIC_RELAXED);
 	}
 }
@@ -217,6 +276,7 @@ void group_refresh(struct group *g)
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 		if (g->members[i].cookie && !g->members[i].seen)
 			forget(g, i);
+	policy_succeed(g);
 }
 
 unsigned int group_members(const struct group *g)
@@ -228,83 +288,23 @@ unsigned int group_members(const struct group *g)
 	return n;
 }
 
-static int32_t room_of(const struct group *g)
+uint32_t group_held(const struct group *g)
 {
-	int32_t room = 0;
+	uint32_t n = 0;
 
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie && g->slots[i].room > 0)
-			room += g->slots[i].room;
-	return room;
+	for (const struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
+		n += h->held;
+	return n;
 }
 
-static int on_again(sd_event_source *s, uint64_t usec, void *data)
-{
-	(void)s, (void)usec;
-	group_hand_over(data);
-	return 0;
-}
-
-static void look_again(struct group *g)
-{
-	if (!g->again)
-		sd_event_add_time_relative(g->guard->d->event, &g->again, CLOCK_MONOTONIC,
-					   AGAIN_US, 1000, on_again, g);
-	else if (!sd_event_source_set_time_relative(g->again, AGAIN_US))
-		sd_event_source_set_enabled(g->again, SD_EVENT_ONESHOT);
-}
-
-/* A server whose queue is full gets what fits; the rest stays, and is looked at again. */
 void group_hand_over(struct group *g)
 {
-	unsigned int old = g->active;
-
 	group_refresh(g);
-	sd_event_source_set_enabled(g->waiting[old], SD_EVENT_OFF);
-	if (!group_members(g))
-		return;
-	if (!g->held) {
-		sd_event_source_set_enabled(g->waiting[old], SD_EVENT_ONESHOT);
-		return;
-	}
-	if (room_of(g) > 0) {
-		int r = listen_as(g, 1 - old);
-
-		if (r)
-			log_error("the other holder of port %u cannot listen: %s",
-				  g->guard->at.port, strerror(-r));
-		else
-			shutdown(g->hold[old], SHUT_RDWR);
-	}
-	group_refresh(g);
-	if (g->held)
-		look_again(g);
-	else
-		sd_event_source_set_enabled(g->waiting[g->active], SD_EVENT_ONESHOT);
-}
-
-static int on_held(sd_event_source *s, int fd, uint32_t events, void *data)
-{
-	(void)s, (void)fd, (void)events;
-	group_hand_over(data);
-	return 0;
-}
-
-int group_watch(struct group *g)
-{
-	socklen_t size = sizeof(uint64_t);
-
-	for (int i = 0; i < 2; i++) {
-		int r = getsockopt(g->hold[i], SOL_SOCKET, SO_COOKIE, &g->hold_cookie[i], &size);
-
-		r = r ? -errno : sd_event_add_io(g->guard->d->event, &g->waiting[i], g->hold[i],
-					1 /* EPOLLIN */, on_held, g);
-
-		if (r < 0)
-			return r;
-		sd_event_source_set_enabled(g->waiting[i], SD_EVENT_OFF);
-	}
-	return 0;
+	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
+		if (hold_exists(h))
+			hold_hand_over(h);
+	if (g->guard->d->forgets && !fault(FAULT_NO_WAKE))
+		wake_all(g);
 }
 
 void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT])
@@ -337,19 +337,23 @@ static int let_go(struct listener *l, void *data)
 
 void group_close(struct group *g)
 {
-	if (g->view && g->hold[g->active] >= 0) {
+	if (g->view) {
 		for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-			g->slots[i].room = INT32_MAX; /* all of it goes, whatever the backlog */
-		shutdown(g->hold[g->active], SHUT_RDWR);
-		for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-			if (g->members[i].cookie)
-				inspect(g->members[i].pid, g->guard->at.port, let_go, g);
+			if (g->members[i].cookie) { /* all of it goes, whatever the backlog */
+				g->slots[i].room = INT32_MAX;
+				g->slots[i].weight = g->slots[i].weight ? g->slots[i].weight : 1;
+			}
+		g->view->mixed = 1;
 	}
-	for (int i = 0; i < 2; i++) {
-		sd_event_source_disable_unref(g->waiting[i]);
-		close_fd(&g->hold[i]);
-	}
-	sd_event_source_disable_unref(g->again);
+	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
+		if (hold_exists(h))
+			shutdown(h->fd[h->active], SHUT_RDWR);
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie)
+			inspect(g->members[i].pid, g->guard->at.port, let_go, g);
+	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
+		hold_close(h);
+	witness_end(g);
 	if (g->view)
 		munmap(g->view, 4096);
 	if (g->slots)

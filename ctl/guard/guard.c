@@ -91,7 +91,7 @@ static bool is_elsewhere(struct guard *g, const struct listener *l, char words[W
 			snprintf(words, WORDS,
 				 "it listens on %s, and %u connections are held on %s: they cannot "
 				 "pass. They are kept for a server that listens there",
-				 listener_text(l, one), group->held,
+				 listener_text(l, one), group_held(group),
 				 listener_text(&group->like, other));
 		return true;
 	}
@@ -137,6 +137,11 @@ int guard_take(struct guard *g, const struct listener *l, char words[WORDS])
 	if (l->netns != g->at.netns) {
 		snprintf(words, WORDS, "its socket is of another network namespace than its process");
 		return -EXDEV;
+	}
+	if (inspect_is_kept(l)) {
+		snprintf(words, WORDS, "systemd has its socket, too (a .socket unit): that stays open when the "
+				       "server ends, and nobody is lost. It needs no guard");
+		return -EALREADY;
 	}
 	if (!group && is_elsewhere(g, l, words))
 		return -EADDRNOTAVAIL;

@@ -15,6 +15,8 @@
 #include <systemd/sd-event.h>
 #include <ferry/listener.h>
 #include "base/util.h"
+#include "listener/account.h"
+#include "listener/ledger.h"
 
 #define COMM 16
 #define WORDS 256
@@ -28,9 +30,11 @@ struct listener {
 	struct sockaddr_storage addr;
 	socklen_t size;
 	bool v6only, reuse;
+	uint32_t device; /* that it is bound to; 0: none */
 	uid_t uid;       /* of the socket */
 	uint64_t cookie; /* of the socket */
 	uint64_t netns;  /* of its network namespace */
+	ino_t inode;     /* as descriptors of it are called in /proc */
 };
 
 /* What sock_diag says of a listening socket. */
@@ -50,20 +54,30 @@ struct member {
 	uint32_t queued, backlog;
 };
 
+/* What is held of one kind: two holders, of which one listens while the other is shut down. A
+ * listener gives its queue away when it stops to listen. */
+struct hold {
+	struct group *group;
+	uint32_t kind;
+	int fd[2]; /* -1: nothing of this kind is held */
+	uint64_t cookie[2];
+	unsigned int active;
+	uint32_t held; /* queued at the holder in use, when last asked */
+	sd_event_source *waiting[2];
+	sd_event_source *again;
+};
+
 struct group {
 	struct guard *guard;
 	unsigned int number; /* names it in the store */
-	struct listener like; /* its address, options and user; no descriptor */
-	int hold[2];
-	unsigned int active;
+	struct listener like; /* its address and user; no descriptor */
+	struct hold hold[LISTENER_KINDS];
 	int program, socks, group_fd, slots_fd, counts;
 	struct listener_group *view; /* the maps', mapped */
 	struct listener_slot *slots;
 	struct member members[LISTENER_SLOTS];
-	uint64_t hold_cookie[2];
-	uint32_t held; /* queued at the holder in use, when last asked */
-	sd_event_source *waiting[2];
-	sd_event_source *again;
+	__u64 before[WITNESS_COUNT]; /* closes there that are none of the group's */
+	uint64_t counted[LISTENER_COUNT]; /* since before the witness watched */
 	struct group *next;
 };
 
@@ -79,6 +93,8 @@ struct guard {
 	int netns, diag;
 	char program[4096]; /* whose listeners may join; empty: not known yet */
 	uint32_t generation;
+	bool wait;  /* a new generation takes nothing until it is told to */
+	bool mixed; /* what one kind has not accepted, another may */
 	pid_t newest, parent; /* a process of that generation, and its parent */
 	struct group *groups;
 	struct stranger strangers[STRANGERS];
@@ -94,6 +110,11 @@ struct daemon {
 	pid_t keeper;
 	unsigned int numbers; /* of groups, so far */
 	struct guard *guards;
+	struct ledger ledger;
+	bool watching; /* by the ledger, or its error says why not */
+	uint64_t since; /* that it does, or does not: CLOCK_BOOTTIME */
+	struct account gone; /* of groups that have been taken away */
+	bool forgets;  /* the kernel does not wake who is given a connection */
 	bool restored;
 };
 
@@ -102,6 +123,8 @@ struct daemon {
 int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *data), void *data);
 /* A listening socket; 0 or -errno. */
 int inspect_fd(int fd, pid_t pid, struct listener *l);
+/* Whether the service manager has the socket, too: it survives its server. */
+bool inspect_is_kept(const struct listener *l);
 int inspect_program(pid_t pid, char path[4096]);
 pid_t inspect_parent(pid_t pid); /* 0: not known */
 #define LISTENER_TEXT 80
@@ -125,21 +148,59 @@ int queues_read(int fd, uint32_t port, void (*found)(const struct queue *q, void
 
 /* holder.c: a socket bound as l is, in its network namespace, not listening yet. */
 int holder_open(int own_netns, int netns, const struct listener *l, char words[WORDS]);
+/* Whether options differ that matter to who accepts, and which. */
+bool holder_differs(int listener, int holder, char words[WORDS]);
+
+/* hold.c: opens both holders of a kind, as l is; the first listens. 0 or -errno. */
+int hold_open(struct hold *h, const struct listener *l, char words[WORDS]);
+/* From here on it is given connections. 0 or -errno. */
+int hold_use(struct hold *h, unsigned int which);
+/* Those of an earlier agent. 0 or -errno. */
+int hold_restore(struct hold *h);
+bool hold_exists(const struct hold *h);
+/* What is held goes to who can take it; the queues have been read. */
+void hold_hand_over(struct hold *h);
+/* What is held goes to whoever is there. */
+void hold_close(struct hold *h);
 
 /* group.c */
 int group_open(struct guard *g, const struct listener *l, struct group **group, char words[WORDS]);
+int group_map(struct group *g);
 int group_join(struct group *g, const struct listener *l, char words[WORDS]);
 /* Members whose sockets listen no more are taken out; room is asked anew. */
 void group_refresh(struct group *g);
 /* What is held goes to who can take it. */
 void group_hand_over(struct group *g);
 unsigned int group_members(const struct group *g);
+uint32_t group_held(const struct group *g);
 void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT]);
 /* Everything of it is taken away; what is held goes to members, if there are any. */
 void group_close(struct group *g);
-/* The sources of events of a group that has been opened or restored. */
-int group_watch(struct group *g);
-int group_map(struct group *g);
+
+/* policy.c: who of a guard's generations takes new connections, and how many each; see ferry(8).
+ * The answer to a request. */
+json_t *policy_generation(struct guard *g, const json_t *request);
+json_t *policy_set(struct guard *g, const json_t *request);
+/* A generation of which nobody is left has a successor. */
+void policy_succeed(struct group *g);
+
+/* witness.c: what becomes of who is queued, by the kernel's own steps. Without it all else works. */
+void witness_start(struct daemon *d);
+/* What an earlier agent has left, which is in d->ledger.fd. */
+void witness_restore(struct daemon *d);
+void witness_watch(struct daemon *d);
+/* Its account begins here. */
+void witness_begin(struct group *g);
+/* And ends: it is added to d->gone. */
+void witness_end(struct group *g);
+json_t *witness_json(const struct account *a);
+json_t *witness_describe(struct group *g);
+
+/* wake.c: whether this kernel wakes who waits for a listener when a connection moves to it
+ * (CVE-2026-46015), by trying. */
+bool wake_is_forgotten(void);
+/* Those that something is queued for are woken by a connection of ours. */
+void wake_all(struct group *g);
 
 /* arrive.c */
 int arrive_open(struct daemon *d, char words[WORDS]);
@@ -169,6 +230,9 @@ void store_guard(struct guard *g);
 void store_drop_guard(struct guard *g);
 void store_group(struct group *g);
 void store_drop_group(struct group *g);
+void store_hold(struct hold *h);
+void store_drop_hold(struct hold *h);
+void store_witness(struct daemon *d);
 void store_state(struct daemon *d);
 /* What an earlier agent has left. 1: it was there, 0: nothing was, -errno. */
 int store_restore(struct daemon *d);
@@ -183,6 +247,9 @@ int keeper_start(struct daemon *d);
 
 /* config.c: what is wrong is logged. 0 or -errno. */
 int config_read(struct daemon *d, const char *path);
+
+/* describe.c */
+json_t *describe_all(struct daemon *d);
 
 /* command.c */
 int command_open(struct daemon *d);

@@ -11,35 +11,41 @@
 #include <string.h>
 #include "guard/guard.h"
 
-/* What a connection inherits from its listener, and what decides whether it can be bound. */
+/* What a connection inherits from its listener, and what decides whether it can be bound. Those with a
+ * name matter to who accepts it: it would not behave as its application wants, and cannot be made to. */
 static const struct {
 	int level, name;
 	bool v6;
+	const char *matters;
 } inherited[] = {
-	{ SOL_SOCKET, SO_KEEPALIVE, false },
-	{ SOL_SOCKET, SO_LINGER, false },
-	{ SOL_SOCKET, SO_OOBINLINE, false },
-	{ SOL_SOCKET, SO_PRIORITY, false },
-	{ SOL_SOCKET, SO_MARK, false },
-	{ SOL_SOCKET, SO_BINDTODEVICE, false },
-	{ SOL_SOCKET, SO_REUSEADDR, false },
-	{ IPPROTO_TCP, TCP_NODELAY, false },
-	{ IPPROTO_TCP, TCP_KEEPIDLE, false },
-	{ IPPROTO_TCP, TCP_KEEPINTVL, false },
-	{ IPPROTO_TCP, TCP_KEEPCNT, false },
-	{ IPPROTO_TCP, TCP_USER_TIMEOUT, false },
-	{ IPPROTO_TCP, TCP_CONGESTION, false },
-	{ IPPROTO_TCP, TCP_NOTSENT_LOWAT, false },
-	{ IPPROTO_TCP, TCP_SAVE_SYN, false },
-	{ IPPROTO_IP, IP_TOS, false },
-	{ IPPROTO_IP, IP_TTL, false },
-	{ IPPROTO_IP, IP_FREEBIND, false },
-	{ IPPROTO_IP, IP_TRANSPARENT, false },
-	{ IPPROTO_IPV6, IPV6_V6ONLY, true },
-	{ IPPROTO_IPV6, IPV6_TCLASS, true },
-	{ IPPROTO_IPV6, IPV6_UNICAST_HOPS, true },
-	{ IPPROTO_IPV6, IPV6_FREEBIND, true },
-	{ IPPROTO_IPV6, IPV6_TRANSPARENT, true },
+	{ SOL_SOCKET, SO_KEEPALIVE, false, NULL },
+	{ SOL_SOCKET, SO_LINGER, false, "SO_LINGER" },
+	{ SOL_SOCKET, SO_OOBINLINE, false, "SO_OOBINLINE" },
+	{ SOL_SOCKET, SO_RCVLOWAT, false, "SO_RCVLOWAT" },
+	{ SOL_SOCKET, SO_RCVTIMEO, false, NULL },
+	{ SOL_SOCKET, SO_SNDTIMEO, false, NULL },
+	{ SOL_SOCKET, SO_PRIORITY, false, NULL },
+	{ SOL_SOCKET, SO_MARK, false, "SO_MARK" },
+	{ SOL_SOCKET, SO_BINDTODEVICE, false, NULL },
+	{ SOL_SOCKET, SO_REUSEADDR, false, NULL },
+	{ IPPROTO_TCP, TCP_NODELAY, false, NULL },
+	{ IPPROTO_TCP, TCP_KEEPIDLE, false, NULL },
+	{ IPPROTO_TCP, TCP_KEEPINTVL, false, NULL },
+	{ IPPROTO_TCP, TCP_KEEPCNT, false, NULL },
+	{ IPPROTO_TCP, TCP_USER_TIMEOUT, false, NULL },
+	{ IPPROTO_TCP, TCP_CONGESTION, false, NULL },
+	{ IPPROTO_TCP, TCP_NOTSENT_LOWAT, false, NULL },
+	{ IPPROTO_TCP, TCP_MAXSEG, false, NULL },
+	{ IPPROTO_TCP, TCP_SAVE_SYN, false, "TCP_SAVE_SYN" },
+	{ IPPROTO_IP, IP_TOS, false, NULL },
+	{ IPPROTO_IP, IP_TTL, false, NULL },
+	{ IPPROTO_IP, IP_FREEBIND, false, NULL },
+	{ IPPROTO_IP, IP_TRANSPARENT, false, "IP_TRANSPARENT" },
+	{ IPPROTO_IPV6, IPV6_V6ONLY, true, NULL },
+	{ IPPROTO_IPV6, IPV6_TCLASS, true, NULL },
+	{ IPPROTO_IPV6, IPV6_UNICAST_HOPS, true, NULL },
+	{ IPPROTO_IPV6, IPV6_FREEBIND, true, NULL },
+	{ IPPROTO_IPV6, IPV6_TRANSPARENT, true, "IPV6_TRANSPARENT" },
 };
 
 /* Sizes that the server has set itself; others grow with use. */
@@ -62,21 +68,50 @@ static void copy_buffers(int from, int to)
 	}
 }
 
+struct value {
+	char octets[64];
+	socklen_t size;
+};
+
+static bool get(int fd, unsigned int i, struct value *v)
+{
+	v->size = sizeof(v->octets);
+	return !getsockopt(fd, inherited[i].level, inherited[i].name, v->octets, &v->size);
+}
+
+static bool same(const struct value *a, const struct value *b)
+{
+	return a->size == b->size && !memcmp(a->octets, b->octets, a->size);
+}
+
 static void copy_options(int from, int to, bool v6)
 {
-	for (unsigned int i = 0; i < ARRAY_SIZE(inherited); i++) {
-		char value[64], there[64];
-		socklen_t size = sizeof(value), there_size = sizeof(there);
+	struct value value, there;
 
-		if ((inherited[i].v6 && !v6) ||
-		    getsockopt(from, inherited[i].level, inherited[i].name, value, &size))
+	for (unsigned int i = 0; i < ARRAY_SIZE(inherited); i++) {
+		if ((inherited[i].v6 && !v6) || !get(from, i, &value) ||
+		    (get(to, i, &there) && same(&value, &there)))
 			continue;
-		if (!getsockopt(to, inherited[i].level, inherited[i].name, there, &there_size) &&
-		    size == there_size && !memcmp(value, there, size))
-			continue;
-		setsockopt(to, inherited[i].level, inherited[i].name, value, size);
+		setsockopt(to, inherited[i].level, inherited[i].name, value.octets, value.size);
 	}
 	copy_buffers(from, to);
+}
+
+bool holder_differs(int listener, int holder, char words[WORDS])
+{
+	size_t n = 0;
+
+	words[0] = 0;
+	for (unsigned int i = 0; i < ARRAY_SIZE(inherited) && n < WORDS; i++) {
+		struct value one, other;
+
+		if (!inherited[i].matters || !get(listener, i, &one) || !get(holder, i, &other) ||
+		    same(&one, &other))
+			continue;
+		n += (size_t)snprintf(words + n, WORDS - n, "%s%s", n ? ", " : "",
+				      inherited[i].matters);
+	}
+	return n;
 }
 
 int holder_open(int own_netns, int netns, const struct listener *l, char words[WORDS])

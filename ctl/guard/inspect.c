@@ -34,7 +34,9 @@ int inspect_fd(int fd, pid_t pid, struct listener *l)
 	    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &l->netns, &eight))
 		return -errno;
 	l->uid = st.st_uid;
+	l->inode = st.st_ino;
 	l->reuse = flag(fd, SOL_SOCKET, SO_REUSEPORT) == 1;
+	l->device = (uint32_t)flag(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
 	l->v6only = l->addr.ss_family == AF_INET6 && flag(fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1;
 	return 0;
 }
@@ -88,12 +90,35 @@ uint16_t listener_port_of(const struct listener *l)
 			     ((const struct sockaddr_in *)&l->addr)->sin_port);
 }
 
-static bool is_socket(int dir, const char *name)
+/* The inode of a descriptor's socket; 0: it is none. */
+static unsigned long socket_of(int dir, const char *name)
 {
 	char target[64];
-	ssize_t n = readlinkat(dir, name, target, sizeof(target));
+	ssize_t n = readlinkat(dir, name, target, sizeof(target) - 1);
+	unsigned long inode;
 
-	return n > 8 && !strncmp(target, "socket:[", 8);
+	if (n < 0)
+		return 0;
+	target[n] = 0;
+	return sscanf(target, "socket:[%lu]", &inode) == 1 ? inode : 0;
+}
+
+bool inspect_is_kept(const struct listener *l)
+{
+	char comm[COMM];
+	struct dirent *e;
+	bool found = false;
+	DIR *d;
+
+	read_comm(1, comm);
+	if (l->pid == 1 || strcmp(comm, "systemd"))
+		return false;
+	d = opendir("/proc/1/fd");
+	while (d && !found && (e = readdir(d)))
+		found = socket_of(dirfd(d), e->d_name) == l->inode;
+	if (d)
+		closedir(d);
+	return found;
 }
 
 int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *data), void *data)
@@ -112,7 +137,7 @@ int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *dat
 		_cleanup_close_ int fd = -1;
 		struct listener l;
 
-		if (e->d_name[0] == '.' || !is_socket(dirfd(d), e->d_name))
+		if (e->d_name[0] == '.' || !socket_of(dirfd(d), e->d_name))
 			continue;
 		fd = (int)syscall(SYS_pidfd_getfd, pidfd, atoi(e->d_name), 0);
 		if (fd < 0 && errno == EPERM)
@@ -161,5 +186,5 @@ bool listener_wanted(const struct listener *l, const json_t *ports)
 bool listener_same(const struct listener *a, const struct listener *b)
 {
 	return a->size == b->size && !memcmp(&a->addr, &b->addr, a->size) &&
-	       a->v6only == b->v6only && a->netns == b->netns && a->uid == b->uid;
+	       a->v6only == b->v6only && a->device == b->device && a->netns == b->netns && a->uid == b->uid;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>
+#include "base/fault.h"
 #include "base/log.h"
 #include "guard/guard.h"
 
@@ -31,7 +32,8 @@ static int start(struct daemon *d)
 	int r = store_restore(d);
 
 	if (r < 0) {
-		log_error("what an earlier agent has left cannot be read: %s", strerror(-r));
+		log_error("what an earlier agent has left cannot be read: %s",
+			  r == -EPROTO ? "another version of ferry-guard has left it" : strerror(-r));
 		return r;
 	}
 	d->restored = r;
@@ -42,13 +44,18 @@ static int start(struct daemon *d)
 			return r;
 		}
 		r = arrive_open(d, words);
-		if (!r)
+		if (!r) {
+			witness_start(d);
 			r = store_open(d);
+		}
 		if (r) {
 			log_error("cannot start: %s", words);
 			return r;
 		}
 	}
+	d->forgets = wake_is_forgotten();
+	if (d->forgets)
+		log_info("this kernel does not wake who is given a connection: ferry does");
 	r = keeper_start(d);
 	if (r || !d->config)
 		return r;
@@ -72,6 +79,7 @@ static int run(struct daemon *d)
 		log_error("cannot watch: %s", strerror(-r));
 		return r;
 	}
+	witness_watch(d);
 	arrive_meet(d);
 	for (struct guard *g = d->guards; g; g = g->next)
 		if (g->groups)
@@ -95,12 +103,16 @@ int main(int argc, char **argv)
 			    .links = { -1, -1, -1 } };
 	struct rlimit files;
 
+	for (int i = 0; i < LEDGER_FD_COUNT; i++)
+		d.ledger.fd[i] = -1;
 	if (argc > 1 && !strcmp(argv[1], "--keeper"))
 		return keeper_main(argc, argv);
 	if ((argc != 3 && argc != 5) || strcmp(argv[1], "--socket") ||
 	    (argc == 5 && strcmp(argv[3], "--config")))
 		return usage();
 	log_open("ferry-guard");
+	if (fault_init())
+		return 2;
 	d.socket = argv[2];
 	d.config = argc == 5 ? argv[4] : NULL;
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {

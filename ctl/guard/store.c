@@ -16,6 +16,7 @@
 #include "guard/guard.h"
 
 #define STATE_MAX 0x100000 /* octets of one of the two */
+#define STATE_LAYOUT 2 /* of what is in it, and in the maps of include/ferry/listener.h */
 
 static int state_fd = -1;
 static uint64_t turn; /* of the state written last; odd ones are the second */
@@ -24,6 +25,8 @@ void store_put(const char *name, int fd)
 {
 	char text[128];
 
+	if (fd < 0)
+		return;
 	snprintf(text, sizeof(text), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
 	sd_pid_notify_with_fds(0, 0, text, &fd, 1);
 }
@@ -33,6 +36,16 @@ void store_drop(const char *name)
 	sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
 }
 
+static void each_of_hold(struct hold *h, void (*call)(const char *name, int *fd))
+{
+	for (int i = 0; i < 2; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%u-hold%u%d", h->group->number, h->kind, i);
+		call(name, &h->fd[i]);
+	}
+}
+
 /* The descriptors of a group by the names that they have there. */
 static void each(struct group *g, void (*call)(const char *name, int *fd))
 {
@@ -40,10 +53,8 @@ static void each(struct group *g, void (*call)(const char *name, int *fd))
 		const char *name;
 		int *fd;
 	} rows[] = {
-		{ "hold0", &g->hold[0] },   { "hold1", &g->hold[1] },
-		{ "program", &g->program }, { "socks", &g->socks },
-		{ "group", &g->group_fd },  { "slots", &g->slots_fd },
-		{ "counts", &g->counts },
+		{ "program", &g->program }, { "socks", &g->socks },   { "group", &g->group_fd },
+		{ "slots", &g->slots_fd },  { "counts", &g->counts },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -52,6 +63,8 @@ static void each(struct group *g, void (*call)(const char *name, int *fd))
 		snprintf(name, sizeof(name), "%u-%s", g->number, rows[i].name);
 		call(name, rows[i].fd);
 	}
+	for (unsigned int i = 0; i < LISTENER_KINDS; i++)
+		each_of_hold(&g->hold[i], call);
 }
 
 static void put_one(const char *name, int *fd)
@@ -76,6 +89,35 @@ void store_drop_group(struct group *g)
 	each(g, drop_one);
 }
 
+void store_hold(struct hold *h)
+{
+	each_of_hold(h, put_one);
+}
+
+void store_drop_hold(struct hold *h)
+{
+	each_of_hold(h, drop_one);
+}
+
+/* Numbers, and back. */
+static json_t *numbers(const void *values, size_t n)
+{
+	const uint64_t *v = values;
+	json_t *rows = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(rows, json_integer((json_int_t)v[i]));
+	return rows;
+}
+
+static void restore_numbers(const json_t *rows, void *values, size_t n)
+{
+	uint64_t *v = values;
+
+	for (size_t i = 0; i < n; i++)
+		v[i] = (uint64_t)json_integer_value(json_array_get(rows, i));
+}
+
 static json_t *group_state(const struct group *g)
 {
 	json_t *pids = json_array();
@@ -88,7 +130,9 @@ static json_t *group_state(const struct group *g)
 						(int)g->members[i].pid, "cookie",
 						(json_int_t)g->members[i].cookie, "late",
 						g->members[i].late));
-	return json_pack("{s:i,s:o}", "number", (int)g->number, "members", pids);
+	return json_pack("{s:i,s:o,s:o,s:o}", "number", (int)g->number, "members", pids, "before",
+			 numbers(g->before, WITNESS_COUNT), "counted",
+			 numbers(g->counted, LISTENER_COUNT));
 }
 
 static const char *netns_name(const struct guard *g, char name[64])
@@ -118,9 +162,10 @@ static json_t *guard_state(const struct guard *g)
 
 	for (const struct group *group = g->groups; group; group = group->next)
 		json_array_append_new(groups, group_state(group));
-	return json_pack("{s:I,s:i,s:s,s:i,s:i,s:i,s:o}", "netns", (json_int_t)g->at.netns, "port",
-			 (int)g->at.port, "program", g->program, "generation", (int)g->generation,
-			 "newest", (int)g->newest, "parent", (int)g->parent, "groups", groups);
+	return json_pack("{s:I,s:i,s:s,s:i,s:i,s:i,s:b,s:b,s:o}", "netns", (json_int_t)g->at.netns,
+			 "port", (int)g->at.port, "program", g->program, "generation",
+			 (int)g->generation, "newest", (int)g->newest, "parent", (int)g->parent,
+			 "wait", g->wait, "mixed", g->mixed, "groups", groups);
 }
 
 void store_state(struct daemon *d)
@@ -132,8 +177,8 @@ void store_state(struct daemon *d)
 	for (const struct guard *g = d->guards; g; g = g->next)
 		json_array_append_new(guards, guard_state(g));
 	turn++;
-	all = json_pack("{s:I,s:i,s:o,s:I}", "turn", (json_int_t)turn, "numbers", (int)d->numbers,
-			"guards", guards, "end", (json_int_t)turn);
+	all = json_pack("{s:I,s:i,s:i,s:o,s:I}", "turn", (json_int_t)turn, "layout", STATE_LAYOUT,
+			"numbers", (int)d->numbers, "guards", guards, "end", (json_int_t)turn);
 	text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);
 	size = text ? strlen(text) + 1 : 0;
@@ -192,6 +237,12 @@ static void each_own(struct daemon *d, void (*call)(const char *name, int *fd))
 	call("bind4", &d->links[0]);
 	call("bind6", &d->links[1]);
 	call("states", &d->links[2]);
+	for (int i = 0; i < LEDGER_FD_COUNT; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "witness-%s", ledger_fd_names[i]);
+		call(name, &d->ledger.fd[i]);
+	}
 }
 
 void store_all(struct daemon *d)
@@ -238,10 +289,18 @@ static void restore_member(struct group *g, const json_t *row)
 	snprintf(m->comm, COMM, "%s", json_string_value(json_object_get(row, "comm")));
 }
 
+/* The address and user of the holders. */
+static int restore_like(struct group *g)
+{
+	for (const struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
+		if (hold_exists(h))
+			return inspect_fd(h->fd[h->active], 0, &g->like);
+	return -ENOENT;
+}
+
 static int restore_group(struct guard *guard, const json_t *row)
 {
 	struct group *g = calloc(1, sizeof(*g));
-	struct listener idle;
 	json_t *member;
 	size_t i;
 	int r;
@@ -250,26 +309,27 @@ static int restore_group(struct guard *guard, const json_t *row)
 		return -ENOMEM;
 	g->guard = guard;
 	g->number = (unsigned int)json_integer_value(json_object_get(row, "number"));
+	for (i = 0; i < LISTENER_KINDS; i++)
+		g->hold[i] = (struct hold){ .group = g, .kind = (uint32_t)i };
 	each(g, take_one);
 	g->next = guard->groups;
 	guard->groups = g;
+	restore_numbers(json_object_get(row, "before"), g->before, WITNESS_COUNT);
+	restore_numbers(json_object_get(row, "counted"), g->counted, LISTENER_COUNT);
 	r = group_map(g);
-	if (r)
-		return r;
-	g->active = g->view->hold;
-	r = inspect_fd(g->hold[g->active], 0, &g->like);
+	for (i = 0; i < LISTENER_KINDS && !r; i++)
+		if (hold_exists(&g->hold[i]))
+			r = hold_restore(&g->hold[i]);
+	if (!r)
+		r = restore_like(g);
 	if (r)
 		return r;
 	json_array_foreach(json_object_get(row, "members"), i, member)
 		restore_member(g, member);
-	/* the hand-over that an agent died in. One that does not listen would stay shut down, and with it
-	 * every connection that it is given later */
-	if (!inspect_fd(g->hold[1 - g->active], 0, &idle))
-		shutdown(g->hold[1 - g->active], SHUT_RDWR);
 	for (i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 		if (!g->members[i].cookie)
 			g->slots[i].weight = 0;
-	return group_watch(g);
+	return 0;
 }
 
 static int restore_guard(struct daemon *d, const json_t *row)
@@ -293,6 +353,8 @@ static int restore_guard(struct daemon *d, const json_t *row)
 	g->generation = (uint32_t)json_integer_value(json_object_get(row, "generation"));
 	g->newest = (pid_t)json_integer_value(json_object_get(row, "newest"));
 	g->parent = (pid_t)json_integer_value(json_object_get(row, "parent"));
+	g->wait = json_is_true(json_object_get(row, "wait"));
+	g->mixed = json_is_true(json_object_get(row, "mixed"));
 	snprintf(g->program, sizeof(g->program), "%s",
 		 json_string_value(json_object_get(row, "program")));
 	json_array_foreach(json_object_get(row, "groups"), i, group)
@@ -325,6 +387,10 @@ int store_restore(struct daemon *d)
 	all = read_state();
 	if (!all)
 		return -EBADMSG;
+	if (json_integer_value(json_object_get(all, "layout")) != STATE_LAYOUT) {
+		json_decref(all);
+		return -EPROTO;
+	}
 	d->numbers = (unsigned int)json_integer_value(json_object_get(all, "numbers"));
 	json_array_foreach(json_object_get(all, "guards"), i, row)
 		if (!r)
@@ -332,5 +398,6 @@ int store_restore(struct daemon *d)
 	turn = turn_of(all);
 	json_decref(all);
 	give_up_the_rest();
+	witness_restore(d);
 	return r ? r : 1;
 }

@@ -40,6 +40,32 @@ struct account account_of(const __u64 n[WITNESS_COUNT], const uint64_t counts[LI
 	return a;
 }
 
+/* a + sign * b */
+static struct account sum(const struct account *a, const struct account *b, int sign)
+{
+	uint64_t by = (uint64_t)sign;
+
+	return (struct account){
+		.queued = a->queued + by * b->queued,
+		.migrated_alive = a->migrated_alive + by * b->migrated_alive,
+		.migrated_dead = a->migrated_dead + by * b->migrated_dead,
+		.held = a->held + by * b->held,
+		.cancelled = a->cancelled + by * b->cancelled,
+		.lost = a->lost + by * b->lost,
+		.unexplained = a->unexplained + sign * b->unexplained,
+	};
+}
+
+void account_add(struct account *to, const struct account *a)
+{
+	*to = sum(to, a, 1);
+}
+
+struct account account_less(const struct account *a, const struct account *b)
+{
+	return sum(a, b, -1);
+}
+
 void account_comm(const char comm[WITNESS_COMM], char text[WITNESS_COMM + 1])
 {
 	size_t i;

@@ -33,6 +33,9 @@ struct account {
 /* counts: what the program has counted over the same time, or NULL: nobody guards. */
 struct account account_of(const __u64 n[WITNESS_COUNT], const uint64_t counts[LISTENER_COUNT]);
 
+void account_add(struct account *to, const struct account *a);
+struct account account_less(const struct account *a, const struct account *b);
+
 /* Of a program's name what is plain: the rest is '?'. */
 void account_comm(const char comm[WITNESS_COMM], char text[WITNESS_COMM + 1]);
 /* "0.0.0.0:80", "[::]:80"; netns: that of the reader, of which nothing is said. */

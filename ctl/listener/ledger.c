@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,12 @@
 #include "listener/ledger.h"
 #include "listener/pin.h"
 #include "witness.skel.h"
+
+const char *const ledger_fd_names[] = {
+#define X(id, name) name,
+	LEDGER_FDS(X)
+#undef X
+};
 
 static int libbpf_quiet(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -28,10 +35,27 @@ static int fail(struct ledger *l, int r, const char *what)
 	return r;
 }
 
+static int keep(int *to, int fd)
+{
+	*to = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return *to < 0 ? -errno : 0;
+}
+
+static int map_totals(struct ledger *l)
+{
+	void *memory = mmap(NULL, sizeof(*l->state), PROT_READ | PROT_WRITE, MAP_SHARED,
+			    l->fd[LEDGER_TOTALS], 0);
+
+	if (memory == MAP_FAILED)
+		return fail(l, -errno, "the counts cannot be mapped");
+	l->state = memory;
+	l->state->pid = (uint32_t)getpid();
+	return 0;
+}
+
 static int load(struct ledger *l, bool clients)
 {
 	struct witness_bpf *p = witness_bpf__open();
-	void *memory;
 	int r;
 
 	if (!p)
@@ -41,13 +65,15 @@ static int load(struct ledger *l, bool clients)
 	r = witness_bpf__load(p);
 	if (r)
 		return fail(l, r, "the witness cannot be loaded");
-	memory = mmap(NULL, sizeof(*l->state), PROT_READ | PROT_WRITE, MAP_SHARED,
-		      bpf_map__fd(p->maps.totals), 0);
-	if (memory == MAP_FAILED)
-		return fail(l, -errno, "the counts cannot be mapped");
-	l->state = memory;
+	if ((r = keep(&l->fd[LEDGER_ROWS], bpf_map__fd(p->maps.rows))) ||
+	    (r = keep(&l->fd[LEDGER_TOTALS], bpf_map__fd(p->maps.totals))) ||
+	    (r = keep(&l->fd[LEDGER_SOCKETS], bpf_map__fd(p->maps.sockets))) ||
+	    (r = keep(&l->fd[LEDGER_RING], bpf_map__fd(p->maps.ring))))
+		return fail(l, r, "the witness's maps cannot be kept");
+	r = map_totals(l);
+	if (r)
+		return r;
 	l->state->layout = WITNESS_LAYOUT;
-	l->state->pid = (uint32_t)getpid();
 	l->state->clients = clients;
 	return 0;
 }
@@ -64,24 +90,43 @@ static int on_record(void *data, void *record, size_t size)
 	return 0;
 }
 
+static int open_ring(struct ledger *l)
+{
+	l->ring = ring_buffer__new(l->fd[LEDGER_RING], on_record, l, NULL);
+	return l->ring ? 0 : fail(l, -errno, "the witness's ring cannot be read");
+}
+
+static void nothing(struct ledger *l)
+{
+	*l = (struct ledger){ .lock = -1 };
+	for (int i = 0; i < LEDGER_FD_COUNT; i++)
+		l->fd[i] = -1;
+	libbpf_set_print(libbpf_quiet);
+}
+
 int ledger_open(struct ledger *l, const char *name, bool clients)
 {
 	int r;
 
-	*l = (struct ledger){ .lock = -1 };
-	libbpf_set_print(libbpf_quiet);
+	nothing(l);
 	r = name ? pin_lock(l, name) : 0;
 	if (r == -EBUSY)
 		return r;
 	l->pinned = name && !r;
 	r = load(l, clients);
-	if (!r) {
-		l->ring = ring_buffer__new(bpf_map__fd(l->programs->maps.ring), on_record, l, NULL);
-		if (!l->ring)
-			r = fail(l, -errno, "the witness's ring cannot be read");
-	}
+	if (!r)
+		r = open_ring(l);
 	if (r)
 		ledger_close(l);
+	return r;
+}
+
+static int attach(struct bpf_program *program, int *fd)
+{
+	struct bpf_link *link = bpf_program__attach(program);
+	int r = link ? keep(fd, bpf_link__fd(link)) : -errno;
+
+	bpf_link__destroy(link); /* ours keeps it attached */
 	return r;
 }
 
@@ -92,13 +137,38 @@ int ledger_start(struct ledger *l)
 
 	l->state->begun = l->state->alive = boottime_ns();
 	if (l->pinned)
-		l->pinned = !pin_maps(l, bpf_map__fd(p->maps.rows), bpf_map__fd(p->maps.totals));
+		l->pinned = !pin_maps(l, l->fd[LEDGER_ROWS], l->fd[LEDGER_TOTALS]);
 	/* a close whose beginning is seen has its end seen, too */
-	p->links.destroy = bpf_program__attach(p->progs.destroy);
-	p->links.report = p->links.destroy ? bpf_program__attach(p->progs.report) : NULL;
-	p->links.state = p->links.report ? bpf_program__attach(p->progs.state) : NULL;
-	r = p->links.state ? 0 : -errno;
+	r = attach(p->progs.destroy, &l->fd[LEDGER_DESTROY]);
+	r = r ? r : attach(p->progs.report, &l->fd[LEDGER_REPORT]);
+	r = r ? r : attach(p->progs.state, &l->fd[LEDGER_STATE]);
 	return r ? fail(l, r, "the witness cannot be attached") : 0;
+}
+
+int ledger_adopt(struct ledger *l)
+{
+	int fd[LEDGER_FD_COUNT], r;
+
+	memcpy(fd, l->fd, sizeof(fd));
+	nothing(l);
+	memcpy(l->fd, fd, sizeof(fd));
+	for (int i = 0; i < LEDGER_FD_COUNT; i++)
+		if (fd[i] < 0)
+			return fail(l, -EBADF, "what another process has watched with is not whole");
+	r = map_totals(l);
+	if (!r && l->state->layout != WITNESS_LAYOUT)
+		r = fail(l, -EPROTO, "another version of ferry has watched");
+	r = r ? r : open_ring(l);
+	if (r && l->state) {
+		munmap(l->state, sizeof(*l->state));
+		l->state = NULL;
+	}
+	return r;
+}
+
+int ledger_poll_fd(const struct ledger *l)
+{
+	return ring_buffer__epoll_fd(l->ring);
 }
 
 int ledger_poll(struct ledger *l, int ms)
@@ -128,29 +198,31 @@ uint64_t ledger_missed(const struct ledger *l)
 
 int ledger_rows(const struct ledger *l, ledger_visit visit, void *data)
 {
-	struct ledger_view v = { .rows = bpf_map__fd(l->programs->maps.rows) };
+	struct ledger_view v = { .rows = l->fd[LEDGER_ROWS] };
 
 	return ledger_view_rows(&v, visit, data);
 }
 
+int ledger_row(const struct ledger *l, const struct witness_key *key, struct witness_close *row)
+{
+	return bpf_map_lookup_elem(l->fd[LEDGER_ROWS], key, row) ? -errno : 0;
+}
+
 int ledger_socket(const struct ledger *l, uint64_t cookie, struct witness_close *row)
 {
-	return bpf_map_lookup_elem(bpf_map__fd(l->programs->maps.sockets), &cookie, row) ? -errno :
-											   0;
+	return bpf_map_lookup_elem(l->fd[LEDGER_SOCKETS], &cookie, row) ? -errno : 0;
 }
 
 void ledger_close(struct ledger *l)
 {
-	if (l->programs) {
-		bpf_link__destroy(l->programs->links.state);
-		l->programs->links.state = NULL; /* no close begins from here on */
-		witness_bpf__detach(l->programs);
-	}
+	close_fd(&l->fd[LEDGER_STATE]); /* no close begins from here on */
 	ring_buffer__free(l->ring);
 	if (l->state) {
 		l->state->ended = boottime_ns();
 		munmap(l->state, sizeof(*l->state));
 	}
+	for (int i = 0; i < LEDGER_FD_COUNT; i++)
+		close_fd(&l->fd[i]);
 	witness_bpf__destroy(l->programs);
 	close_fd(&l->lock);
 	l->programs = NULL;

@@ -9,23 +9,29 @@
 
 #include <linux/types.h>
 
-/* Slots of a group's socket array: two holders, one of them in use, then members. */
+/* A kind: listeners whose options do not differ in a way that matters to who accepts from them. */
+#define LISTENER_KINDS 4
+/* Slots of a group's socket array: two holders of each kind, one of them in use, then members. */
 #define LISTENER_SLOTS 64
-#define LISTENER_FIRST 2
+#define LISTENER_FIRST (2 * LISTENER_KINDS)
 
 /* One, of a group. */
 struct listener_group {
-	__u32 hold;    /* slot of the holder in use */
+	__u32 hold[LISTENER_KINDS]; /* slot of the holder in use */
+	__u32 kind;    /* whose holder takes new connections */
 	__u32 working; /* the generation that takes new connections */
 	__u32 open;    /* no 1: members are written, all goes to the holder */
+	__u32 mixed;   /* 1: what one kind has not accepted, another may */
+	__u32 kick_slot; /* who is given what comes from this port: it is to be woken */
+	__u32 kick_port; /* network order; 0: nobody */
 };
 
-/* One a slot; a slot without a listener has weight 0. */
+/* One a slot; a holder, and a slot without a listener, has weight 0. */
 struct listener_slot {
 	__u32 generation;
 	__u32 weight;
 	__s32 room; /* what its backlog still takes: as last asked, less what migrated to it since */
-	__u32 pad;
+	__u32 kind;
 	__u64 cookie; /* of its socket */
 };
 
@@ -35,7 +41,10 @@ struct listener_slot {
 	X(ALIVE, "alive", "un-accepted connections of a closed listener given to another")         \
 	X(DEAD, "dead", "the same, whose client had gone already")                                 \
 	X(HELD, "held", "un-accepted connections of a closed listener held")                       \
-	X(CANCELLED, "cancelled", "un-accepted connections that nobody could be given")
+	X(CANCELLED, "cancelled", "un-accepted connections that nobody could be given")            \
+	X(HALF_OPEN, "half_open", "handshakes at a closed listener given to another, or held")     \
+	X(HALF_CANCELLED, "half_cancelled", "the same, that nobody could be given")                \
+	X(KICKED, "kicked", "connections of ferry's own that woke a server")
 
 enum listener_count {
 #define X(id, name, text) LISTENER_##id,

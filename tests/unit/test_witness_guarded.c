@@ -58,7 +58,7 @@ static void read_counts(struct listener_bpf *b, uint64_t counts[LISTENER_COUNT])
 
 static void accounts(size_t i, int family)
 {
-	const struct listener_group open = { .hold = HOLDER, .working = 1, .open = 1 };
+	const struct listener_group open = { .hold = { HOLDER }, .working = 1, .open = 1 };
 	struct listener_bpf *b = listener_bpf__open_and_load();
 	int fds[CLIENTS], first = listen_at(family, false, 0), second, holder = -1, n = 0, program;
 	uint16_t port = port_of(first);

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which generation takes new connections, and how many each listener; see guard.h. */
+#include <stdio.h>
+#include <string.h>
+#include "guard/guard.h"
+
+#define WEIGHT_MAX 1000
+
+static bool has_generation(const struct group *g, uint32_t generation)
+{
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && g->slots[i].generation == generation)
+			return true;
+	return false;
+}
+
+void policy_succeed(struct group *g)
+{
+	uint32_t newest = 0;
+
+	if (has_generation(g, g->view->working))
+		return;
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && g->slots[i].generation > newest)
+			newest = g->slots[i].generation;
+	if (newest)
+		g->view->working = newest;
+}
+
+static json_t *no_such(const struct guard *g, uint32_t generation)
+{
+	char text[WORDS];
+	int n = snprintf(text, sizeof(text), "no listener of generation %u is on port %u: there are",
+			 generation, g->at.port);
+
+	for (uint32_t i = 1; i <= g->generation && n < WORDS; i++)
+		for (const struct group *group = g->groups; group; group = group->next)
+			if (has_generation(group, i)) {
+				n += snprintf(text + n, (size_t)(WORDS - n), " %u", i);
+				break;
+			}
+	return json_pack("{s:s,s:s}", "error", "not-found", "text", text);
+}
+
+json_t *policy_generation(struct guard *g, const json_t *request)
+{
+	uint32_t generation =
+		(uint32_t)json_integer_value(json_object_get(request, "generation"));
+	int addresses = 0;
+
+	for (struct group *group = g->groups; group; group = group->next) {
+		group_refresh(group);
+		if (!has_generation(group, generation))
+			continue;
+		group->view->working = generation;
+		addresses++;
+	}
+	if (!addresses)
+		return no_such(g, generation);
+	return json_pack("{s:i,s:i,s:i}", "port", (int)g->at.port, "working", (int)generation,
+			 "addresses", addresses);
+}
+
+/* All listeners of a process. How many. */
+static int set_weight(struct guard *g, pid_t pid, uint32_t weight)
+{
+	int n = 0;
+
+	for (struct group *group = g->groups; group; group = group->next) {
+		group_refresh(group);
+		for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+			if (group->members[i].cookie && group->members[i].pid == pid) {
+				group->slots[i].weight = weight;
+				n++;
+			}
+	}
+	return n;
+}
+
+json_t *policy_set(struct guard *g, const json_t *request)
+{
+	const json_t *weight = json_object_get(request, "weight");
+	const char *new = json_string_value(json_object_get(request, "new"));
+	const char *options = json_string_value(json_object_get(request, "options"));
+	pid_t member = (pid_t)json_integer_value(json_object_get(request, "member"));
+	json_int_t n = json_integer_value(weight);
+
+	if (n < 0 || n > WEIGHT_MAX)
+		return json_pack("{s:s,s:s}", "error", "usage", "text",
+				 "a weight is 0 to 1000; with 0 it is given nothing");
+	if (weight && !set_weight(g, member, (uint32_t)n))
+		return json_pack("{s:s,s:s}", "error", "not-found", "text",
+				 "that process has no listener there that is given connections");
+	if (new)
+		g->wait = !strcmp(new, "wait");
+	if (options)
+		g->mixed = !strcmp(options, "any");
+	for (struct group *group = g->groups; group; group = group->next) {
+		group->view->mixed = g->mixed;
+		group_hand_over(group);
+	}
+	return json_pack("{s:i,s:s,s:s}", "port", (int)g->at.port, "new", g->wait ? "wait" : "take",
+			 "options", g->mixed ? "any" : "alike");
+}
