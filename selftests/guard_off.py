@@ -66,14 +66,17 @@ def says(would, now, pid):
     rows = {
         "processes": [s for s in would if all(p in s for p in now["processes"])],
         "cgroup": [s for s in would if "cgroup/bind4" in s and "cgroup/bind6" in s],
-        "tracing": [s for s in would if "tp_btf/inet_sock_set_state" in s],
+        "tracing": [s for s in would if s.startswith("program tp_btf/inet_sock_set_state ")],
+        "witness": [s for s in would if s.startswith("programs ") and
+                    all(f"'{name}'" in s for name in now["link_programs"][2:])],
         "listener": [s for s in would if "SO_REUSEPORT" in s and str(pid) in s],
         "holder": [s for s in would if "holder" in s and now["address"] in s and
                    str(now["uid"]) in s],
         "program": [s for s in would if "sk_reuseport" in s and now["address"] in s]}
     as_shown = (now["processes"] == ["ferry-guard", "ferry-keeper"] and
-                now["links"] == ["cgroup_sock_addr", "cgroup_sock_addr", "tracing"] and
-                len(now["reuseport_programs"]) == 1 and now["programs"] == 4 and
+                now["links"] == ["cgroup_sock_addr"] * 2 + ["tracing"] * 4 and
+                now["link_programs"] == ["bind4", "bind6", "destroy", "report", "state", "state"] and
+                len(now["reuseport_programs"]) == 1 and now["programs"] == 7 and
                 now["reuse"] == [1])
     said = sorted(s for found in rows.values() for s in found)
     return as_shown and said == sorted(would) and all(len(f) == 1 for f in rows.values())
