@@ -382,19 +382,21 @@ static __always_inline void lose(struct sock *sk, const struct ending *e)
 SEC("tp_btf/tcp_destroy_sock")
 int BPF_PROG(destroy, struct sock *sk)
 {
+	struct closing *c = open_closes ? closes_now() : NULL;
 	struct ending *e = bpf_map_lookup_elem(&endings, &zero);
-	struct closing *c;
 
-	if (e && e->sk == (__u64)sk) {
-		/* who has had it accepted, after all, and closes it, shuts it down first */
-		if (e->reported && !sk->sk_shutdown)
-			lose(sk, e);
-		e->sk = 0;
+	/* first: one that was reported here, and accepted and destroyed elsewhere, may have left its
+	 * address, which is a listener's now */
+	if (c && c->sk == (__u64)sk) {
+		finish(c, WITNESS_CLOSED);
 		return 0;
 	}
-	c = open_closes ? closes_now() : NULL;
-	if (c && c->sk == (__u64)sk)
-		finish(c, WITNESS_CLOSED);
+	if (!e || e->sk != (__u64)sk)
+		return 0;
+	/* who has had it accepted, after all, and closes it, shuts it down first */
+	if (e->reported && !sk->sk_shutdown)
+		lose(sk, e);
+	e->sk = 0;
 	return 0;
 }
 

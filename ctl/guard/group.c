@@ -337,6 +337,8 @@ static int let_go(struct listener *l, void *data)
 
 void group_close(struct group *g)
 {
+	struct account before = witness_account(g);
+
 	if (g->view) {
 		for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 			if (g->members[i].cookie) { /* all of it goes, whatever the backlog */
@@ -353,7 +355,7 @@ void group_close(struct group *g)
 			inspect(g->members[i].pid, g->guard->at.port, let_go, g);
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		hold_close(h);
-	witness_end(g);
+	witness_end(g, &before);
 	if (g->view)
 		munmap(g->view, 4096);
 	if (g->slots)

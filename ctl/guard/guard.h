@@ -191,8 +191,9 @@ void witness_restore(struct daemon *d);
 void witness_watch(struct daemon *d);
 /* Its account begins here. */
 void witness_begin(struct group *g);
-/* And ends: it is added to d->gone. */
-void witness_end(struct group *g);
+struct account witness_account(struct group *g);
+/* And ends: it is added to d->gone. What has been lost since `before` we have ended ourselves. */
+void witness_end(struct group *g, const struct account *before);
 json_t *witness_json(const struct account *a);
 json_t *witness_describe(struct group *g);
 

@@ -91,16 +91,22 @@ static void since_then(struct group *g, __u64 n[WITNESS_COUNT], uint64_t counts[
 		counts[i] -= g->counted[i];
 }
 
-void witness_end(struct group *g)
+struct account witness_account(struct group *g)
 {
 	uint64_t counts[LISTENER_COUNT];
 	__u64 n[WITNESS_COUNT];
-	struct account a;
 
-	if (!g->guard->d->watching)
-		return;
 	since_then(g, n, counts);
-	a = account_of(n, counts);
+	return account_of(n, counts);
+}
+
+void witness_end(struct group *g, const struct account *before)
+{
+	struct account a = witness_account(g);
+
+	/* the kernel asks nobody about the last ones of a group */
+	a.cancelled += a.lost - before->lost;
+	a.lost = before->lost;
 	account_add(&g->guard->d->gone, &a);
 }
 
@@ -130,6 +136,9 @@ json_t *witness_describe(struct group *g)
 	json_object_set_new(o, "watching", json_true());
 	json_object_set_new(o, "since_ns", json_integer((json_int_t)d->since));
 	json_object_set_new(o, "closes", json_integer((json_int_t)n[WITNESS_CLOSES]));
+	/* what keeps it from being the whole, of all listeners of the machine */
 	json_object_set_new(o, "strays", json_integer((json_int_t)d->ledger.state->strays));
+	json_object_set_new(o, "unseen", json_integer((json_int_t)d->ledger.state->unseen));
+	json_object_set_new(o, "missed", json_integer((json_int_t)ledger_missed(&d->ledger)));
 	return o;
 }

@@ -179,21 +179,38 @@ int ledger_poll(struct ledger *l, int ms)
 	return n;
 }
 
+/* Of the program behind a link; 0 where that may not be asked. */
+static uint64_t missed(int link)
+{
+	struct bpf_link_info l = {};
+	struct bpf_prog_info p = {};
+	uint32_t size = sizeof(l);
+	_cleanup_close_ int fd = -1;
+
+	if (bpf_obj_get_info_by_fd(link, &l, &size))
+		return 0;
+	fd = bpf_prog_get_fd_by_id(l.prog_id);
+	size = sizeof(p);
+	return fd < 0 || bpf_obj_get_info_by_fd(fd, &p, &size) ? 0 : p.recursion_misses;
+}
+
+static uint64_t missed_by(const struct bpf_program *program)
+{
+	struct bpf_prog_info p = {};
+	uint32_t size = sizeof(p);
+
+	return bpf_obj_get_info_by_fd(bpf_program__fd(program), &p, &size) ? 0 : p.recursion_misses;
+}
+
 uint64_t ledger_missed(const struct ledger *l)
 {
-	const struct bpf_program *programs[] = { l->programs->progs.state,
-						 l->programs->progs.report,
-						 l->programs->progs.destroy };
-	uint64_t sum = 0;
+	const struct witness_bpf *p = l->programs;
 
-	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
-		struct bpf_prog_info info = {};
-		uint32_t size = sizeof(info);
-
-		if (!bpf_obj_get_info_by_fd(bpf_program__fd(programs[i]), &info, &size))
-			sum += info.recursion_misses;
-	}
-	return sum;
+	if (p)
+		return missed_by(p->progs.state) + missed_by(p->progs.report) +
+		       missed_by(p->progs.destroy);
+	return missed(l->fd[LEDGER_STATE]) + missed(l->fd[LEDGER_REPORT]) +
+	       missed(l->fd[LEDGER_DESTROY]);
 }
 
 int ledger_rows(const struct ledger *l, ledger_visit visit, void *data)

@@ -54,7 +54,7 @@ struct ledger {
 	void *data;
 	int fd[LEDGER_FD_COUNT]; /* the links are -1 before ledger_start() */
 	/* inside */
-	struct witness_bpf *programs; /* NULL where it was adopted */
+	struct witness_bpf *programs; /* NULL: adopted */
 	struct ring_buffer *ring;
 	int lock;
 	char dir[128];
@@ -72,7 +72,7 @@ int ledger_adopt(struct ledger *l);
 int ledger_poll_fd(const struct ledger *l);
 /* Waits for so long for a first record; how many there were, or -errno (-EINTR). */
 int ledger_poll(struct ledger *l, int ms);
-/* Of a ledger that was opened here: how often the kernel did not run a program because an interrupt had come into that very program:
+/* How often the kernel did not run a program because an interrupt had come into that very program:
  * ends of other sockets, since what a close does comes in the task or with softirqs off. */
 uint64_t ledger_missed(const struct ledger *l);
 /* visit() for each address. 0 or -errno. */

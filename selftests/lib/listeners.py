@@ -42,6 +42,25 @@ def queue(listener):
     return struct.unpack_from("<II", listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32), 24)
 
 
+def drop_acks(family, port=PORT):
+    """What a client sends there on lo that is not a SYN does not arrive, until the descriptor that is
+    returned is closed."""
+    at = 14 + (20 if family == 4 else 40)
+    return link_xdp(load_xdp(
+        (0xb7, 0, 0, 2),                        # r0 = XDP_PASS
+        (0x61, 0x12, 0, 0),                     # r2 = data
+        (0x61, 0x13, 4, 0),                     # r3 = data_end
+        (0xbf, 0x24, 0, 0),                     # r4 = r2
+        (0x07, 4, 0, at + 14),                  # r4 += up to the flags' end
+        (0x2d, 0x34, 5, 0),                     # if r4 > r3: end
+        (0x69, 0x24, at + 2, 0),                # r4 = destination port
+        (0x55, 4, 3, socket.htons(port)),
+        (0x71, 0x24, at + 13, 0),               # r4 = flags
+        (0x45, 4, 1, 2),                        # if r4 & SYN: end
+        (0xb7, 0, 0, 1),                        # r0 = XDP_DROP
+        (0x95, 0, 0, 0)), 1)
+
+
 class Space:
     """A namespace, which this thread is in from with to its end."""
     made = 0
@@ -175,18 +194,4 @@ class Space:
         return {name: rows[name] for name in COUNTED}
 
     def no_acks(self):
-        """What a client sends that is not a SYN does not arrive, until the descriptor is closed."""
-        at = 14 + (20 if self.family == 4 else 40)
-        return link_xdp(load_xdp(
-            (0xb7, 0, 0, 2),                        # r0 = XDP_PASS
-            (0x61, 0x12, 0, 0),                     # r2 = data
-            (0x61, 0x13, 4, 0),                     # r3 = data_end
-            (0xbf, 0x24, 0, 0),                     # r4 = r2
-            (0x07, 4, 0, at + 14),                  # r4 += up to the flags' end
-            (0x2d, 0x34, 5, 0),               # if r4 > r3: end
-            (0x69, 0x24, at + 2, 0),                # r4 = destination port
-            (0x55, 4, 3, socket.htons(PORT)),
-            (0x71, 0x24, at + 13, 0),               # r4 = flags
-            (0x45, 4, 1, 2),                  # if r4 & SYN: end
-            (0xb7, 0, 0, 1),                        # r0 = XDP_DROP
-            (0x95, 0, 0, 0)), 1)
+        return drop_acks(self.family)
