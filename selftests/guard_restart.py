@@ -159,8 +159,9 @@ def guarded(g, row):
                "reset_at_once": reset_at_once(wire), "slowest_s": round(slowest, 2)}
     wait_for("agent and keeper to have as many descriptors as before",
              lambda: g.descriptors() == descriptors)
-    counts = [x["counts"] for x in g.guards()]
-    figures["counts"] = {k: sum(c[k] for c in counts) for k in counts[0]}
+    for what in ("counts", "ledger"):
+        found = [x[what] for x in g.guards()]
+        figures[what] = {k: sum(f[k] for f in found) for k in found[0]}
     g.all_off()
     end(g, p)
     return figures
