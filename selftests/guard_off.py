@@ -35,7 +35,9 @@ def nothing_there(g, pid):
     """Exit codes and ids of commands that find nothing."""
     asked = {"list": ("list",), "off": ("off",), "off_port": ("off", "--port", PORT),
              "no_listener": ("--pid", os.getpid()), "no_process": ("--pid", 2 ** 22 + 1),
-             "other_port": ("--pid", pid, "--port", PORT + 1)}
+             "other_port": ("--pid", pid, "--port", PORT + 1),
+             "no_command": ("--port", PORT + 1, "--", "/no/such/command"),
+             "fails": ("--port", PORT + 1, "--", "false"), "no_unit": ("--unit", "nobody-has-this")}
     answers = {k: g.ferry(*words, check=False) for k, words in asked.items()}
     wait_for("no agent to be left", lambda: not mine(g.path), 10)
     return {k: [code, a.get("error")] for k, (code, a) in answers.items()}
@@ -174,7 +176,8 @@ def is_right(r):
         "nothing": r["nothing"] == {
             "list": [3, "not-found"], "off": [3, "not-found"], "off_port": [3, "not-found"],
             "no_listener": [1, "no-listener"], "no_process": [1, "no-process"],
-            "other_port": [1, "no-listener"]},
+            "other_port": [1, "no-listener"], "no_command": [127, "no-json"],
+            "fails": [1, "no-json"], "no_unit": [3, "no-unit"]},
         "dry_run": bool(r["would"]), "says": r["says"], "other_port": r["other_port"] == (3, 1),
         "load": load["attached"] and load["gone"] and load["off"] == 1 and not lost(
             {k: load[k] for k in ("refused", "resets", "cut", "wrong", "waiting")}),

@@ -26,6 +26,7 @@ struct reading {
 	struct daemon *d;
 	const char *path;
 	struct section s;
+	json_t *seen; /* sections, by name */
 	bool wrong;
 };
 
@@ -87,6 +88,7 @@ static int on_key(void *user, const char *section, const char *key, const char *
 		finish(r);
 		memset(&r->s, 0, sizeof(r->s));
 		snprintf(r->s.name, sizeof(r->s.name), "%s", section);
+		json_object_set_new(r->seen, section, json_true());
 		if (strncmp(section, "guard ", 6))
 			return bad(r, "only sections [guard NAME] are known, not", section);
 	}
@@ -97,15 +99,42 @@ static int on_key(void *user, const char *section, const char *key, const char *
 	else if (!strcmp(key, "netns"))
 		snprintf(r->s.netns, sizeof(r->s.netns), "%s", value);
 	else
-		return bad(r, "no such key:", key);
+		return bad(r, "the keys are port, program and netns, there is no", key);
 	return 1;
+}
+
+/* inih says nothing of a section without a key. */
+static void find_empty(struct reading *r)
+{
+	_cleanup_free_ char *line = NULL;
+	FILE *f = fopen(r->path, "re");
+	size_t size = 0;
+
+	while (f && getline(&line, &size, f) >= 0) {
+		char *name = line + strspn(line, " \t");
+
+		if (*name++ != '[')
+			continue;
+		name[strcspn(name, "]\n")] = 0;
+		if (json_object_get(r->seen, name))
+			continue;
+		snprintf(r->s.name, sizeof(r->s.name), "%s", name);
+		bad(r, "a section has no key:", name);
+	}
+	if (f)
+		fclose(f);
 }
 
 int config_read(struct daemon *d, const char *path)
 {
-	struct reading r = { .d = d, .path = path };
+	struct reading r = { .d = d, .path = path, .seen = json_object() };
 	int line = ini_parse(path, on_key, &r);
 
+	if (!line) {
+		finish(&r);
+		find_empty(&r);
+	}
+	json_decref(r.seen);
 	if (line < 0) {
 		log_error("%s: %s", path, strerror(errno));
 		return -ENOENT;
@@ -114,6 +143,5 @@ int config_read(struct daemon *d, const char *path)
 		log_error("%s:%d: neither a section nor a key", path, line);
 		return -EINVAL;
 	}
-	finish(&r);
 	return r.wrong ? -EINVAL : 0;
 }
