@@ -64,14 +64,19 @@ static __always_inline struct listener_slot *slot_at(__u32 i)
 	return bpf_map_lookup_elem(&slots, &i);
 }
 
+/* What is asked of a member; what is NONE is not cared for. */
+struct wanted {
+	__u32 generation, kind, care_generation, care_kind;
+};
+
 /* A member's weight; 0 where it has no room, or is of another generation or kind than is cared for.
  * Without a branch: the verifier would walk each way, in each round. */
-static __always_inline __u32 weight(const struct listener_slot *s, __u32 generation, __u32 kind)
+static __always_inline __u32 weight(const struct listener_slot *s, const struct wanted *w)
 {
-	__u32 other = (s->generation ^ generation) & -(generation != NONE);
+	__u32 other = ((s->generation ^ w->generation) & w->care_generation) |
+		      ((s->kind ^ w->kind) & w->care_kind);
 	__u32 room = -(__u32)s->room >> 31;
 
-	other |= (s->kind ^ kind) & -(kind != NONE);
 	asm volatile("" : "+r"(other)); /* the compiler would make a branch of it */
 	return s->weight & -(room & ~((other | -other) >> 31) & 1);
 }
@@ -80,6 +85,8 @@ static __always_inline __u32 weight(const struct listener_slot *s, __u32 generat
  * verified once, not for each call. */
 __attribute__((noinline)) __u32 choose(__u32 hash, __u32 generation, __u32 kind)
 {
+	const struct wanted wanted = { generation, kind, generation == NONE ? 0 : ~0,
+				       kind == NONE ? 0 : ~0 };
 	struct listener_slot *s;
 	__u32 total = 0, at, w;
 
@@ -87,14 +94,14 @@ __attribute__((noinline)) __u32 choose(__u32 hash, __u32 generation, __u32 kind)
 		s = slot_at(i);
 		if (!s)
 			return NONE;
-		total += weight(s, generation, kind);
+		total += weight(s, &wanted);
 	}
 	at = (__u32)(((__u64)hash * total) >> 32);
 	for (__u32 i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		s = slot_at(i);
 		if (!s)
 			return NONE;
-		w = weight(s, generation, kind);
+		w = weight(s, &wanted);
 		if (at < w)
 			return i;
 		at -= w;
@@ -124,7 +131,9 @@ __attribute__((noinline)) __u64 closes(__u64 cookie)
 	for (__u32 i = 0; i < LISTENER_SLOTS; i++) {
 		struct listener_slot *s = slot_at(i);
 
-		if (s && s->cookie == cookie) {
+		if (!s)
+			return UNKNOWN;
+		if (s->cookie == cookie) {
 			s->weight = 0;
 			return (__u64)s->kind << 32 | s->generation;
 		}
