@@ -26,9 +26,12 @@ KINDS = 8080
 CLIENTS = 20
 PLAIN, SYN, AFTER = 30, 25, 10
 EACH = 10
-# options that make a kind, by the words of servers.python; the last is one too many
-SORTS = {"plain": (), "syn": ("syn",), "oob": ("option=10,1",), "lowat": ("option=18,2",),
-         "mark": ("option=36,7",)}
+MANY = 150  # so that the guard looks while the kernel moves them
+SHORT = 6  # what a backlog of 5 takes
+# options that make a kind, by the words of servers.python
+SORTS = {"plain": (), "short": ("short",), "syn": ("syn",), "oob": ("option=10,1",),
+         "lowat": ("option=18,2",), "mark": ("option=36,7",)}
+FOUR, FIFTH = ("plain", "syn", "oob", "lowat"), "mark"
 
 
 class Kinds:
@@ -55,11 +58,12 @@ class Kinds:
         crowd.wait_sent()
         return crowd
 
-    def dies(self, p, count):
-        """With so many in its queue."""
+    def dies(self, p, count, last=lambda: None):
+        """With so many in its queue; last: what is done before."""
         stop(p.pid)
         crowd = self.clients(count)
         wait_for(f"{count} to be in its queue", lambda: queued(self.g, KINDS, p.pid) == count)
+        last()
         self.g.stop(p, signal.SIGKILL)
         return crowd
 
@@ -92,8 +96,41 @@ def own_kind(k):
     r["kept"], r["late"] = k.held(), plain.figures()
     back = k.next("plain")
     r["plain"] = fates([plain], {"plain": back})
-    k.ends(p)
+    r["old"] = old_kind(k, p)
     return r, back
+
+
+def old_kind(k, p):
+    """A kind that is not the newest one has a queue, and is killed, while the newest works."""
+    newest = k.g.one(KINDS)["working"]
+    listener(k.g, "generation", KINDS, newest - 1)
+    crowd = k.dies(p, MANY, lambda: listener(k.g, "generation", KINDS, newest))
+    k.g.wait_held(MANY, KINDS)
+    r = {"held": k.held(), "early": crowd.figures()}
+    p = k.next("syn")
+    r["given"] = fates([crowd], {"syn": p})
+    k.ends(p)
+    return r
+
+
+def waiting_kind(k):
+    """The one that works has a full queue, and another kind waits for its turn."""
+    p = k.first("short")
+    listener(k.g, "policy", KINDS, "--new", "wait")
+    other = k.next("syn")
+    stop(p.pid)
+    crowds = [k.clients(SHORT)]
+    wait_for("its queue to be full", lambda: queued(k.g, KINDS, p.pid) == SHORT)
+    crowds.append(k.clients(AFTER))
+    k.g.wait_held(AFTER, KINDS)
+    r = {"held": k.held(), "early": [sum(c.figures().values()) for c in crowds]}
+    p.send_signal(signal.SIGCONT)
+    r["answered"] = fates(crowds, {"short": p, "syn": other})
+    k.g.off("--port", KINDS)
+    for server in (p, other):
+        k.g.stop(server)
+    wait_for("the port to be free", lambda: not k.g.queues(KINDS))
+    return r
 
 
 def any_kind(k, back):
@@ -115,6 +152,7 @@ def kinds(g, family):
     r, back = own_kind(k)
     r["any"] = control = any_kind(k, back)
     wait_for("the port to be free", lambda: not g.queues(KINDS))
+    r["waiting"] = waits = waiting_kind(k)
     nothing, both_held = not any(r["early"].values()), {"TCP_SAVE_SYN": PLAIN, "": SYN + AFTER}
     sentence = f"{PLAIN} of those wait for a listener with other options (TCP_SAVE_SYN)"
     r["wrong"] = [n for n, ok in {
@@ -124,6 +162,10 @@ def kinds(g, family):
         "new": r["new"] == {"syn": CLIENTS}, "apart": r["apart"] == both_held,
         "syn": r["syn"] == {"syn": SYN + AFTER} and not any(r["late"].values()),
         "plain": r["plain"] == {"plain": PLAIN},
+        "old": r["old"]["held"] == {"TCP_SAVE_SYN": MANY} and not any(r["old"]["early"].values())
+        and r["old"]["given"] == {"syn": MANY},
+        "waiting": waits["held"] == {"": AFTER} and not any(waits["early"]) and
+        waits["answered"] == {"short": SHORT + AFTER},
         "any": control["before"] == {"TCP_SAVE_SYN": PLAIN} and
         not any(control["early"].values()) and control["said"] == "any" and
         control["given"] == {"wrong": PLAIN}}.items() if not ok]
@@ -139,13 +181,12 @@ def wait_stranger(g, pid):
 
 def five(g, family):
     k = Kinds(g, family)
-    *four, fifth = SORTS
     crowds = {}
-    for n, sort in enumerate(four):
+    for n, sort in enumerate(FOUR):
         p = k.next(sort) if n else k.first(sort)
         crowds[sort] = k.dies(p, EACH)
         g.wait_held((n + 1) * EACH, KINDS)
-    p = g.apart(*k.argv(fifth))
+    p = g.apart(*k.argv(FIFTH))
     r = {"why": wait_stranger(g, p.pid), "held": k.held(),
          "early": [sum(c.figures().values()) for c in crowds.values()]}
     g.stop(p)
@@ -154,8 +195,8 @@ def five(g, family):
         p = k.next(sort)
         r["answered"].append(fates([crowd], {sort: p}))
         k.ends(p)
-    p = k.next(fifth)
-    r["new"] = fates([k.clients(CLIENTS)], {fifth: p})
+    p = k.next(FIFTH)
+    r["new"] = fates([k.clients(CLIENTS)], {FIFTH: p})
     r["strangers"] = len(g.one(KINDS)["strangers"])
     g.off("--port", KINDS)
     g.stop(p)
@@ -163,8 +204,8 @@ def five(g, family):
     r["wrong"] = [n for n, ok in {
         "why": "4 other sets of options" in r["why"] and "SO_MARK" in r["why"],
         "held": sorted(r["held"].values()) == [EACH] * 4 and not any(r["early"]),
-        "answered": r["answered"] == [{sort: EACH} for sort in four],
-        "new": r["new"] == {fifth: CLIENTS}}.items() if not ok]
+        "answered": r["answered"] == [{sort: EACH} for sort in FOUR],
+        "new": r["new"] == {FIFTH: CLIENTS}}.items() if not ok]
     return r
 
 
