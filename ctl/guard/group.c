@@ -210,9 +210,10 @@ static void admit(struct group *g, int slot, const struct listener *l, uint32_t 
 	g->slots[slot].room = SOME_ROOM;
 	g->slots[slot].kind = kind;
 	__atomic_store_n(&g->slots[slot].weight, 1, __ATOMIC_RELEASE);
-	g->view->kind = kind;
 	if (!guard->wait)
 		g->view->working = guard->generation;
+	if (g->view->working == guard->generation)
+		g->view->kind = kind;
 	policy_succeed(g);
 	g->view->open = 1;
 }
