@@ -141,8 +141,8 @@ static struct hold *hold_for(struct group *g, const struct listener *l, char wor
 			room = h;
 	}
 	if (!room) {
-		snprintf(words, WORDS, "connections are held for listeners with %d other sets of options; "
-				       "it differs from all in %.80s",
+		snprintf(words, WORDS, "there are %d other sets of options that connections are held for, or "
+				       "that listeners have; it differs from the last of them in %.80s",
 			 LISTENER_KINDS, differs);
 		return NULL;
 	}
