@@ -134,6 +134,7 @@ static struct hold *hold_for(struct group *g, const struct listener *l, char wor
 	struct hold *room = NULL;
 	char differs[WORDS];
 
+	group_refresh(g); /* or a holder could be closed that has been given something since */
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++) {
 		if (hold_exists(h) && !holder_differs(l->fd, h->fd[h->active], differs))
 			return h;
