@@ -4,14 +4,17 @@ Listeners whose options differ in what matters to who accepts: what one kind has
 for its own kind, and nobody is reset for it.
 
 Steps, for IPv4 and IPv6:
- 1. a server is killed with 30 in its queue; one of the same program with TCP_SAVE_SYN, which answers
-    an error where no SYN was saved, comes: new clients are answered by it, the 30 stay held, and
+ 1. a server is killed with 30 in its queue; one of the same program with TCP_SAVE_SYN comes, which
+    answers an error where no SYN was saved: new clients are answered by it, the 30 stay held, and
     the list says so, with the option, and with the command that would give them
  2. it is killed with 25 in its queue, and 10 come while nobody listens: held apart; the next of its
     kind answers all 35, with their SYN
- 3. a plain one comes: it answers the 30
+ 3. a plain one comes beside it, and answers the 30; the older one is killed with 150: all of them
+    are held for its kind, and answered by the next one
  4. control: killed with 30 again; --options any gives them to one with TCP_SAVE_SYN: 30 errors
- 5. four kinds are killed one after the other, each with 10: held apart; the fifth is a stranger, with
+ 5. while one with TCP_SAVE_SYN waits for its turn, the plain one that works has a full queue: who
+    comes is held, and answered by the plain one
+ 6. four kinds are killed one after the other, each with 10: held apart; a fifth is a stranger, with
     the reason; it ends; the next of each kind answers its 10; then there is a place for the fifth
 """
 import signal

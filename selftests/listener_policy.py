@@ -18,7 +18,8 @@ Steps, clients of IPv4 and IPv6 in each:
     not guarded, it decides
  6. generations: while another one works, a killed listener's queue goes to its siblings; and to the
     one that works when none is left of them (control)
- 7. what is asked wrongly is refused, as text and as JSON, and changes nothing
+ 7. what is asked wrongly is refused, as text and as JSON, and changes nothing; what is asked
+    rightly does (control), and outlives the agent
 """
 import json
 import math
@@ -359,6 +360,13 @@ def policy_of(g):
             [(m["pid"], m["generation"], m["weight"]) for m in row["members"]]]
 
 
+def next_agent(g):
+    """The keeper starts one where one was killed."""
+    before = g.list()["agent"]
+    os.kill(before, signal.SIGKILL)
+    wait_for("another agent", lambda: g.list(False).get("agent", before) != before)
+
+
 def refusals(g):
     running = {"one": g.guarded(*servers.python("::", WRONG), port=WRONG)}
     g.wait_member(running["one"].pid, WRONG)
@@ -370,14 +378,17 @@ def refusals(g):
     listener(g, "generation", WRONG, 1)
     listener(g, "policy", WRONG, "--new", "wait", "--options", "any", "--pid", running["two"].pid,
              "--weight", 1000)
+    asked_for = ["wait", "any", 1, [(p.pid, n + 1, (1, 1000)[n])
+                                    for n, p in enumerate(running.values())]]
+    changed = policy_of(g) == asked_for
+    next_agent(g)
     text = ferry(g, "listener", "list", "--port", WRONG, as_json=False).stdout.splitlines()
-    pids = [running[n].pid for n in ("one", "two")]
-    changed = policy_of(g) == ["wait", "any", 1, [(pids[0], 1, 1), (pids[1], 2, 1000)]]
+    lasts = policy_of(g) == asked_for
     g.off("--port", WRONG)
     for p in running.values():
         g.stop(p)
     columns = ("ADDRESS", "PID", "PROGRAM", "GEN", "STATE", "WEIGHT", "QUEUED", "BACKLOG")
-    wrong += [n for n, ok in {"same": same, "changed": changed,
+    wrong += [n for n, ok in {"same": same, "changed": changed, "lasts": lasts,
                               "text": text[0].split() == list(columns) and
                               [t.split()[-4] for t in text[1:]] == ["working", "waiting"]
                               }.items() if not ok]
@@ -395,7 +406,8 @@ def test(g):
     wait_for("the agent to end", lambda: not mine(g.path))
     r["nobody_there"] = nobody_there(g)
     wrong = [f"{name} {k}" for name, row in r.items() for k in row["wrong"]]
-    return {"ok": not wrong, "wrong": wrong, "late": [f["late"] for f in r["rolling"]["flips"]["flips"]],
+    late = [f["late"] for f in r["rolling"]["flips"]["flips"]]
+    return {"ok": not wrong, "wrong": wrong, "late": late,
             "equal": r["weights"]["equal"], "weighted": r["weights"]["weighted"],
             "control_resets": r["unguarded_dies"]["resets"], "rows": r}
 

@@ -83,7 +83,7 @@ def queued(g, port, pid):
 
 
 def fill(g, port, pid, count):
-    """Clients come until this process, which is stopped, has so many; others answer what they get."""
+    """Clients come until this process, which is stopped, has so many; others answer theirs."""
     stop(pid)
     crowds = []
 
