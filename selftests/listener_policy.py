@@ -10,15 +10,17 @@ Steps, clients of IPv4 and IPv6 in each:
  2. the first is killed with clients in its queue, and more that come: the second answers all, and
     is the working one. Control: two that are not guarded; those of the killed one are reset
  3. control of 1: --new take; a third one has all new ones as soon as it listens
- 4. weights: of a server that forks, four listeners have equal shares of 800 (control); then with
+ 4. two nginx, of which the second works; `generation` makes it the first; both open more listeners:
+    these are of the generation of their nginx, and the first still works
+ 5. weights: of a server that forks, four listeners have equal shares of 800 (control); then with
     weights 1, 3, 0 and 0 they have a quarter, three quarters and nothing, within five sigma. One
     with a queue gets weight 0: it gets nothing more, and when it is killed its queue goes to the
     others. All have weight 0: who comes is held, until one has 1
- 5. SO_INCOMING_CPU at the listeners changes nothing in who answers which source port. Control:
+ 6. SO_INCOMING_CPU at the listeners changes nothing in who answers which source port. Control:
     not guarded, it decides
- 6. generations: while another one works, a killed listener's queue goes to its siblings; and to the
+ 7. generations: while another one works, a killed listener's queue goes to its siblings; and to the
     one that works when none is left of them (control)
- 7. what is asked wrongly is refused, as text and as JSON, and changes nothing; what is asked
+ 8. what is asked wrongly is refused, as text and as JSON, and changes nothing; what is asked
     rightly does (control), and outlives the agent
 """
 import json
@@ -35,7 +37,7 @@ from policy import (asked, both, count_by, fates, ferry, fill, forked, kill_all,
                     rows, states, weigh)
 import servers
 
-ROLL, CONTROL, WEIGHTS, HEIRS, WRONG, UNGUARDED, NOBODY = range(8080, 8087)
+ROLL, CONTROL, WEIGHTS, HEIRS, WRONG, UNGUARDED, NOBODY, MORE = range(8080, 8088)
 CLIENTS = 20  # of each family, where it is not said otherwise
 LOAD = 4
 FLIPS = 10
@@ -46,8 +48,8 @@ SOURCES = range(2000, 2032)  # ports that no other client here has
 SO_INCOMING_CPU = 49
 
 
-def nginx(g, name):
-    return servers.nginx(g, ANY.values(), ROLL, workers=1, name=name)
+def nginx(g, name, port=ROLL, workers=1, options=""):
+    return servers.nginx(g, ANY.values(), port, workers, options, name)
 
 
 def processes(p):
@@ -134,6 +136,44 @@ def rolling(g):
         "take": r["take"] == {"new": {"three": 2 * CLIENTS},
                               "states": {"two": (2, "waiting"), "three": (3, "working")}},
     }.items() if not ok]
+    return r
+
+
+def begins(g, name, start):
+    """An nginx with two listeners on each address."""
+    p = start(nginx(g, name, MORE, 2, "reuseport"))
+    g.wait_member(p.pid, MORE, 2, 2)
+    return p
+
+
+def grows(g, name, p):
+    """It opens two more on each address."""
+    nginx(g, name, MORE, 4, "reuseport")
+    p.send_signal(signal.SIGHUP)
+    g.wait_member(p.pid, MORE, 2, 4)
+
+
+def found_states(g, running):
+    """Of all listeners of each server."""
+    named = {p.pid: name for name, p in running.items()}
+    return sorted({(named[r["pid"]], r["generation"], r["state"]) for r in rows(g, MORE)})
+
+
+def growing(g):
+    running = {"one": begins(g, "more_one", lambda argv: g.guarded(*argv, port=MORE))}
+    running["two"] = begins(g, "more_two", lambda argv: g.unguarded(*argv))
+    r = {"before": found_states(g, running)}
+    listener(g, "generation", MORE, 1)
+    grows(g, "more_two", running["two"])
+    grows(g, "more_one", running["one"])
+    r["after"], r["new"] = found_states(g, running), asked(g, MORE, CLIENTS, running)
+    g.off("--port", MORE)
+    for p in running.values():
+        g.stop(p)
+    r["wrong"] = [k for k, ok in {
+        "before": r["before"] == [("one", 1, "waiting"), ("two", 2, "working")],
+        "after": r["after"] == [("one", 1, "working"), ("two", 2, "waiting")],
+        "new": r["new"] == {"one": 2 * CLIENTS}}.items() if not ok]
     return r
 
 
@@ -290,7 +330,7 @@ def heirs(g):
         r = {"works": asked(g, HEIRS, CLIENTS, other), "had": queued(g, HEIRS, victim)}
         kill_all([victim])
         r["siblings"] = fates(crowds, {})
-        r["strangers"] = sorted(set(r["siblings"]) - set(siblings))
+        r["strangers"] = list(set(r["siblings"]) - set(siblings))
         listener(g, "generation", HEIRS, 1)
         for pid in siblings:
             stop(pid)
@@ -401,7 +441,7 @@ def nobody_there(g):
 
 
 def test(g):
-    steps = (rolling, unguarded_dies, weights, unguarded_cpu, heirs, refusals)
+    steps = (rolling, growing, unguarded_dies, weights, unguarded_cpu, heirs, refusals)
     r = {step.__name__: step(g) for step in steps}
     wait_for("the agent to end", lambda: not mine(g.path))
     r["nobody_there"] = nobody_there(g)
