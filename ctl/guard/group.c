@@ -54,10 +54,11 @@ static int load(struct group *g, char words[WORDS])
 	return group_map(g);
 }
 
+/* What its slot says stays: it may be giving away its queue still, and the kernel shows it as a listener
+ * no more before it begins to. */
 static void forget(struct group *g, uint32_t slot)
 {
 	g->slots[slot].weight = 0;
-	g->slots[slot].cookie = 0;
 	g->members[slot].cookie = 0;
 }
 
@@ -133,6 +134,7 @@ static struct hold *hold_for(struct group *g, const struct listener *l, char wor
 	struct hold *room = NULL;
 	char differs[WORDS];
 
+	group_refresh(g); /* or a holder could be closed that has been given something since */
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++) {
 		if (hold_exists(h) && !holder_differs(l->fd, h->fd[h->active], differs))
 			return h;
@@ -140,8 +142,8 @@ static struct hold *hold_for(struct group *g, const struct listener *l, char wor
 			room = h;
 	}
 	if (!room) {
-		snprintf(words, WORDS, "connections are held for listeners with %d other sets of options; "
-				       "it differs from all in %.80s",
+		snprintf(words, WORDS, "there are %d other sets of options that connections are held for, or "
+				       "that listeners have; it differs from the last of them in %.80s",
 			 LISTENER_KINDS, differs);
 		return NULL;
 	}
@@ -160,13 +162,21 @@ static struct hold *hold_for(struct group *g, const struct listener *l, char wor
 	return room;
 }
 
-/* Of a member, or with 0 one that is free. */
-static int slot_of(const struct group *g, uint64_t cookie)
+/* For a listener: that which it has, or had, or one that has been free for long; see forget(). */
+static int slot_for(const struct group *g, uint64_t cookie)
 {
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie == cookie)
-			return i;
-	return -ENOSPC;
+	const unsigned int n = LISTENER_SLOTS - LISTENER_FIRST;
+	int slot = -ENOSPC;
+
+	for (unsigned int i = 0; i < n; i++) {
+		int at = LISTENER_FIRST + (int)((g->latest + i) % n);
+
+		if (g->slots[at].cookie == cookie)
+			return at;
+		if (slot < 0 && !g->members[at].cookie)
+			slot = at;
+	}
+	return slot;
 }
 
 /* Workers, each with a listener of its own, are of one generation with their siblings and with the
@@ -195,25 +205,25 @@ static void admit(struct group *g, int slot, const struct listener *l, uint32_t 
 	guard->parent = inspect_parent(l->pid);
 	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = !l->reuse };
 	snprintf(g->members[slot].comm, COMM, "%s", l->comm);
+	g->latest = (unsigned int)(slot - LISTENER_FIRST) + 1;
 	g->slots[slot].generation = guard->generation;
 	g->slots[slot].cookie = l->cookie;
 	g->slots[slot].room = SOME_ROOM;
 	g->slots[slot].kind = kind;
 	__atomic_store_n(&g->slots[slot].weight, 1, __ATOMIC_RELEASE);
-	g->view->kind = kind;
 	if (!guard->wait)
 		g->view->working = guard->generation;
+	if (g->view->working == guard->generation)
+		g->view->kind = kind;
 	policy_succeed(g);
 	g->view->open = 1;
 }
 
 int group_join(struct group *g, const struct listener *l, char words[WORDS])
 {
-	int slot = slot_of(g, l->cookie);
+	int slot = slot_for(g, l->cookie);
 	struct hold *h;
 
-	if (slot < 0)
-		slot = slot_of(g, 0);
 	if (slot < 0) {
 		snprintf(words, WORDS, "all %d places of the group are taken",
 			 LISTENER_SLOTS - LISTENER_FIRST);

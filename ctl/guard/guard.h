@@ -76,6 +76,7 @@ struct group {
 	struct listener_group *view; /* the maps', mapped */
 	struct listener_slot *slots;
 	struct member members[LISTENER_SLOTS];
+	unsigned int latest; /* where a free slot is looked for: behind the one given last */
 	__u64 before[WITNESS_COUNT]; /* closes there that are none of the group's */
 	uint64_t counted[LISTENER_COUNT]; /* since before the witness watched */
 	struct group *next;

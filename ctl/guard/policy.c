@@ -14,6 +14,15 @@ static bool has_generation(const struct group *g, uint32_t generation)
 	return false;
 }
 
+/* What it has no room for is held for its own kind. */
+static void work(struct group *g, uint32_t generation)
+{
+	g->view->working = generation;
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && g->slots[i].generation == generation)
+			g->view->kind = g->slots[i].kind;
+}
+
 void policy_succeed(struct group *g)
 {
 	uint32_t newest = 0;
@@ -24,7 +33,7 @@ void policy_succeed(struct group *g)
 		if (g->members[i].cookie && g->slots[i].generation > newest)
 			newest = g->slots[i].generation;
 	if (newest)
-		g->view->working = newest;
+		work(g, newest);
 }
 
 static json_t *no_such(const struct guard *g, uint32_t generation)
@@ -52,7 +61,7 @@ json_t *policy_generation(struct guard *g, const json_t *request)
 		group_refresh(group);
 		if (!has_generation(group, generation))
 			continue;
-		group->view->working = generation;
+		work(group, generation);
 		addresses++;
 	}
 	if (!addresses)

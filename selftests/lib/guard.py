@@ -176,13 +176,21 @@ class Guard(Net):
         """A server that is started by `ferry guard`. port: one, or some."""
         ports = port if isinstance(port, tuple) else (port,)
         words = [w for n in ports for w in ("--port", n)]
-        ferry = self.start(HOST, *self.argv(*words, "--", *argv))
-        p = Command(ferry)
-        self.processes[self.processes.index(ferry)] = p
+        return self.below(self.start(HOST, *self.argv(*words, "--", *argv)))
+
+    def below(self, parent):
+        """What that process runs, in its place."""
+        p = Command(parent)
+        self.processes[self.processes.index(parent)] = p
         return p
 
     def unguarded(self, *argv):
         return self.start(HOST, *argv)
+
+    def apart(self, *argv):
+        """The same as a generation of its own, whatever runs already: this process is of Python's
+        program, and would be taken for a parent of workers."""
+        return self.below(self.start(HOST, "timeout", "--foreground", "100", *argv))
 
     def attach(self, pid, *words):
         return self.ferry("--pid", pid, *words)[1]

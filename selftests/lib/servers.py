@@ -10,10 +10,12 @@ from clients import FILE
 # the class of the library, with a backlog that is worth a test
 PYTHON = """
 import http.server, os, signal, socket, sys
+SAVE_SYN, SAVED_SYN = 27, 28
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         body = self.path.encode()
-        self.send_response(200)
+        good = 'syn' not in sys.argv or self.connection.getsockopt(6, SAVED_SYN, 256)
+        self.send_response(200 if good else 500)
         self.send_header('X-Pid', str(os.getpid()))
         self.send_header('Content-Length', str(len(body)))
         self.end_headers()
@@ -29,6 +31,11 @@ class Server(http.server.ThreadingHTTPServer):
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         if 'reuseport' in sys.argv:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if 'syn' in sys.argv:
+            self.socket.setsockopt(6, SAVE_SYN, 1)
+        for word in sys.argv:
+            if word.startswith('option='):
+                self.socket.setsockopt(socket.SOL_SOCKET, *map(int, word[7:].split(',')))
         super().server_bind()
 if 'fork' in sys.argv:
     for _ in range(3):
@@ -94,7 +101,8 @@ def bracketed(address):
 def python(address, port, *words):
     """words: v6only, reuseport; fork: four processes, each with a listener of its own; short: a
     backlog of 5; stops: itself, once it listens; relisten: SIGUSR1 ends listening, SIGUSR2 begins
-    again, with the same socket."""
+    again, with the same socket; syn: TCP_SAVE_SYN, and an error for whom no SYN was saved of;
+    option=NAME,VALUE: of the socket, by their numbers."""
     return ["/usr/bin/python3", "-c", PYTHON, address, str(port), *words]
 
 
