@@ -179,41 +179,33 @@ static int slot_for(const struct group *g, uint64_t cookie)
 	return slot;
 }
 
-/* Workers, each with a listener of its own, are of one generation with their siblings and with the
- * parent that has forked them; what starts one server after the other is another program. */
-static bool is_of_newest(const struct guard *g, pid_t pid)
+/* Nobody of that generation, or of a later one, has been here. */
+static bool is_first_of(const struct group *g, uint32_t generation)
 {
-	pid_t parent = inspect_parent(pid);
-	char program[sizeof(g->program)];
-
-	if (pid == g->newest || pid == g->parent)
-		return true;
-	if (!parent)
-		return false;
-	return parent == g->newest || (parent == g->parent && !inspect_program(parent, program) &&
-				       !strcmp(program, g->program));
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->slots[i].generation >= generation)
+			return false;
+	return true;
 }
 
-/* In the array, with a weight, and its generation. */
+/* In the array, with a weight, and its generation. One that has been here may have been told to wait. */
 static void admit(struct group *g, int slot, const struct listener *l, uint32_t kind)
 {
 	struct guard *guard = g->guard;
+	uint32_t generation = policy_generation_of(guard, l->pid);
+	bool takes = !guard->wait && is_first_of(g, generation);
 
-	if (!is_of_newest(guard, l->pid))
-		guard->generation++;
-	guard->newest = l->pid;
-	guard->parent = inspect_parent(l->pid);
 	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = !l->reuse };
 	snprintf(g->members[slot].comm, COMM, "%s", l->comm);
 	g->latest = (unsigned int)(slot - LISTENER_FIRST) + 1;
-	g->slots[slot].generation = guard->generation;
+	g->slots[slot].generation = generation;
 	g->slots[slot].cookie = l->cookie;
 	g->slots[slot].room = SOME_ROOM;
 	g->slots[slot].kind = kind;
 	__atomic_store_n(&g->slots[slot].weight, 1, __ATOMIC_RELEASE);
-	if (!guard->wait)
-		g->view->working = guard->generation;
-	if (g->view->working == guard->generation)
+	if (takes)
+		g->view->working = generation;
+	if (g->view->working == generation)
 		g->view->kind = kind;
 	policy_succeed(g);
 	g->view->open = 1;

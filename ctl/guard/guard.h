@@ -182,6 +182,8 @@ void group_close(struct group *g);
  * The answer to a request. */
 json_t *policy_generation(struct guard *g, const json_t *request);
 json_t *policy_set(struct guard *g, const json_t *request);
+/* Of a process that listens: that of its kin, which may be an earlier one, or a new one. */
+uint32_t policy_generation_of(struct guard *g, pid_t pid);
 /* A generation of which nobody is left has a successor. */
 void policy_succeed(struct group *g);
 

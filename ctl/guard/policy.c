@@ -36,6 +36,39 @@ void policy_succeed(struct group *g)
 		work(g, newest);
 }
 
+/* Workers, each with a listener of its own, are of one generation with their siblings and with the
+ * parent that has forked them; what starts one server after the other is another program. */
+static bool is_kin(const struct guard *g, pid_t pid, pid_t other, pid_t others_parent)
+{
+	pid_t parent = inspect_parent(pid);
+	char program[sizeof(g->program)];
+
+	if (pid == other || pid == others_parent)
+		return true;
+	if (!parent)
+		return false;
+	return parent == other || (parent == others_parent && !inspect_program(parent, program) &&
+				   !strcmp(program, g->program));
+}
+
+uint32_t policy_generation_of(struct guard *g, pid_t pid)
+{
+	if (!is_kin(g, pid, g->newest, g->parent)) {
+		for (struct group *group = g->groups; group; group = group->next)
+			for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+				pid_t other = group->members[i].pid;
+
+				if (group->members[i].cookie &&
+				    is_kin(g, pid, other, inspect_parent(other)))
+					return group->slots[i].generation;
+			}
+		g->generation++;
+	}
+	g->newest = pid;
+	g->parent = inspect_parent(pid);
+	return g->generation;
+}
+
 static json_t *no_such(const struct guard *g, uint32_t generation)
 {
 	char text[WORDS];
