@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+Where the kernel does not wake who is given a connection (here a fault point says so), ferry does: by a
+connection of its own to each listener that was given one. selftests/vm_wake has a kernel that forgets.
+
+Steps, by an agent that takes this kernel for one that forgets:
+ 1. for each address (any, loopback's, another; IPv4, IPv6, one socket for both): a server dies with 20
+    clients queued; the next one stands still once it listens: it is given the 20, and one more, which
+    has said nothing, is ferry's; let go on, it answers all 20
+ 2. four workers, with a backlog of 5 each, that stand still: each has 6 in its queue, of which the
+    program gives it 5: the sixth has come by itself; let go on, all four answer, 20 and the rest
+ 3. python3 -m http.server, with its backlog of 5, while 100 are held: all are answered
+ 4. control, by an agent without the fault: the 20 are given and answered, and no connection is ferry's
+"""
+import os
+import signal
+
+from clients import Clients
+from guard import ANY, HOST, LOCAL, PORT, children, on_guard, state, stop
+from net import wait_for
+import servers
+
+CLIENTS = 20
+WORKERS = 4
+SHORT = 5  # servers.python's "short"
+MANY = 100
+OTHER = {4: "192.0.2.1", 6: "2001:db8::1"}
+FAULT = "FERRY_FAULT"
+
+
+def rows():
+    """A name, where the server listens, and where its clients come from and to."""
+    for f in (4, 6):
+        yield f"any_v{f}", ANY[f], ("v6only",), LOCAL[f]
+        yield f"loopback_v{f}", LOCAL[f], ("v6only",), LOCAL[f]
+        yield f"other_v{f}", OTHER[f], ("v6only",), OTHER[f]
+    yield "both_by_v4", ANY[6], (), LOCAL[4]
+
+
+def words(address, options):
+    return options if ":" in address else ()
+
+
+def given(g, pid):
+    """What is queued at a member, by the kernel, as the guard has read it."""
+    return sum(m["queued"] for m in g.one()["members"] if m["pid"] == pid)
+
+
+def still(g, *argv):
+    """A server that has stopped itself once it listens, and is guarded."""
+    p = g.unguarded(*argv)
+    wait_for("the server to stand still", lambda: state(p.pid) == "T")
+    g.wait_member(p.pid)
+    return p
+
+
+def one(g, address, options, to):
+    """What the next server was given, what ferry has sent, what became of the clients."""
+    argv = servers.python(address, PORT, *words(address, options))
+    p = g.guarded(*argv)
+    g.wait_member(p.pid)
+    crowd = g.dies_with_a_queue(p, to, CLIENTS)
+    g.wait_held(CLIENTS)
+    p = still(g, *argv, "stops")
+    wait_for("the held ones to move", lambda: not g.one()["held"])
+    result = {"given": given(g, p.pid), "kicked": g.one()["counts"]["kicked"],
+              "wakes": g.list()["wakes"]}
+    p.send_signal(signal.SIGCONT)
+    result["answered"] = crowd.finish()["answered"]
+    g.all_off()
+    g.stop(p, signal.SIGKILL)
+    return result
+
+
+def workers(g):
+    argv = servers.python("::", PORT, "short")
+    p = g.guarded(*argv)
+    g.wait_member(p.pid)
+    stop(p.pid)
+    crowds = [Clients(g.ns(HOST), LOCAL[f], PORT, MANY // 2) for f in (4, 6)]
+    g.wait_queued(MANY)  # what its backlog does not take waits at the holder
+    g.stop(p, signal.SIGKILL)
+    g.wait_held(MANY)
+    p = g.unguarded(*servers.python("::", PORT, "reuseport", "fork", "short", "stops"))
+    wait_for("four members", lambda: len(g.one()["members"]) == WORKERS, 15, 0.02)
+    pids = [p.pid, *children(p.pid)]
+    wait_for("each to be full", lambda: all(given(g, pid) == SHORT + 1 for pid in pids), 15, 0.02)
+    result = {"queues": [given(g, pid) for pid in pids], "kicked": g.one()["counts"]["kicked"]}
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    figures = [c.finish() for c in crowds]
+    result |= {"answered": sum(f["answered"] for f in figures),
+               "by": len({pid for c in crowds for pid in c.by if pid in pids})}
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    g.all_off()
+    g.stop(p, signal.SIGKILL)
+    return result
+
+
+def stock(g, f):
+    """More are held than its backlog takes."""
+    argv = servers.python(LOCAL[f], PORT)
+    p = g.guarded(*argv)
+    g.wait_member(p.pid)
+    crowd = g.dies_with_a_queue(p, LOCAL[f], MANY)
+    g.wait_held(MANY)
+    p = g.unguarded(*servers.stock_python(g, LOCAL[f], PORT))
+    answered = crowd.finish()["answered"]
+    g.all_off()
+    g.stop(p, signal.SIGKILL)
+    return answered
+
+
+def test(g):
+    for address, bits in ((OTHER[4], 32), (OTHER[6], 128)):
+        g.at(HOST, "ip", "addr", "add", f"{address}/{bits}", "dev", "lo")
+    os.environ[FAULT] = "kernel-forgets"
+    woken = {name: one(g, *row) for name, *row in rows()}
+    of_four, full = workers(g), [stock(g, f) for f in (4, 6)]
+    del os.environ[FAULT]
+    control = {name: one(g, *row) for name, *row in rows()}
+    checks = {
+        "woken": all(r["given"] == CLIENTS + r["kicked"] and r["kicked"] == 1 and not r["wakes"] and
+                     r["answered"] == CLIENTS for r in woken.values()),
+        "workers": of_four["answered"] == MANY and of_four["by"] == WORKERS <= of_four["kicked"],
+        "full": full == [MANY] * 2,
+        "control": all(r == {"given": CLIENTS, "kicked": 0, "wakes": True, "answered": CLIENTS}
+                       for r in control.values())}
+    return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok],
+            "answered": sum(r["answered"] for r in woken.values()),
+            "kicked": sum(r["kicked"] for r in woken.values()),
+            "workers_kicked": of_four["kicked"], "full_backlog": full,
+            "control_kicked": sum(r["kicked"] for r in control.values()),
+            "rows": {"woken": woken, "workers": of_four, "control": control}}
+
+
+def main():
+    try:
+        return on_guard(test)
+    finally:
+        os.environ.pop(FAULT, None)
