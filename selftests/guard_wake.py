@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Where the kernel does not wake who is given a connection (here a fault point says so), ferry does: by a
-connection of its own to each listener that was given one. selftests/vm_wake has a kernel that forgets.
+Where the kernel does not wake who is given a connection (here a fault point says so), ferry does: by
+a connection of its own to each listener that was given one. selftests/vm_wake has a kernel that
+forgets.
 
 Steps, by an agent that takes this kernel for one that forgets:
- 1. for each address (any, loopback's, another; IPv4, IPv6, one socket for both): a server dies with 20
-    clients queued; the next one stands still once it listens: it is given the 20, and one more, which
-    has said nothing, is ferry's; let go on, it answers all 20
+ 1. for each address (any, loopback's, another; IPv4, IPv6, one socket for both): a server dies with
+    20 clients queued; the next one stands still once it listens: it is given the 20, and one more,
+    which has said nothing, is ferry's; let go on, it answers all 20
  2. four workers, with a backlog of 5 each, that stand still: each has 6 in its queue, of which the
-    program gives it 5: the sixth has come by itself; let go on, all four answer, 20 and the rest
+    program gives it 5: the sixth is ferry's, one for each; let go on, all four answer, all 100 are
  3. python3 -m http.server, with its backlog of 5, while 100 are held: all are answered
- 4. control, by an agent without the fault: the 20 are given and answered, and no connection is ferry's
+ 4. of two servers the newer one dies with 500 queued, which move while ferry looks: the older one,
+    which has stood still, finds one of ferry's after the last of them
+ 5. control, by an agent without the fault: the 20 are given and answered, and none is ferry's
 """
 import os
 import signal
@@ -24,8 +27,23 @@ CLIENTS = 20
 WORKERS = 4
 SHORT = 5  # servers.python's "short"
 MANY = 100
+MOVING = 500
 OTHER = {4: "192.0.2.1", 6: "2001:db8::1"}
 FAULT = "FERRY_FAULT"
+# Answers one after the other; says after how many somebody came who said nothing.
+ONE_BY_ONE = """
+import socket, sys
+family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
+server, n = socket.create_server((sys.argv[1], int(sys.argv[2])), family=family, backlog=1024), 0
+while True:
+    client, _ = server.accept()
+    if client.recv(1000):
+        n += 1
+        client.send(b'HTTP/1.0 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nfile\\n')
+    else:
+        print(n, flush=True)
+    client.close()
+"""
 
 
 def rows():
@@ -112,25 +130,52 @@ def stock(g, f):
     return answered
 
 
+def moving(g, f):
+    """After how many of those that moved one of ferry's came; how many were answered."""
+    argv = ["/usr/bin/python3", "-c", ONE_BY_ONE, LOCAL[f], str(PORT)]
+    path = os.path.join(g.dir, "order")
+    with open(path, "wb") as order:
+        older = g.start(HOST, *argv, stdout=order)
+    g.wait_listening()
+    g.attach(older.pid)
+    newer = g.unguarded(*argv)
+    g.wait_member(newer.pid)
+    stop(older.pid)
+    crowd = g.dies_with_a_queue(newer, LOCAL[f], MOVING)
+    wait_for("all to move", lambda: given(g, older.pid) >= MOVING)
+    kicked = [0]  # ferry looks every 200 ms
+    wait_for("ferry to come to rest", lambda: kicked.append(g.one()["counts"]["kicked"]) or
+             kicked[-1] == kicked[-2], every=0.5)
+    older.send_signal(signal.SIGCONT)
+    answered = crowd.finish()["answered"]
+    wait_for("the server to have taken ferry's, too", lambda: not given(g, older.pid))
+    g.all_off()
+    g.stop(older, signal.SIGKILL)
+    with open(path) as order:
+        return {"answered": answered, "after": [int(n) for n in order.read().split()]}
+
+
 def test(g):
     for address, bits in ((OTHER[4], 32), (OTHER[6], 128)):
         g.at(HOST, "ip", "addr", "add", f"{address}/{bits}", "dev", "lo")
     os.environ[FAULT] = "kernel-forgets"
     woken = {name: one(g, *row) for name, *row in rows()}
     of_four, full = workers(g), [stock(g, f) for f in (4, 6)]
+    moved = [moving(g, f) for f in (4, 6)]
     del os.environ[FAULT]
     control = {name: one(g, *row) for name, *row in rows()}
     checks = {
         "woken": all(r["given"] == CLIENTS + r["kicked"] and r["kicked"] == 1 and not r["wakes"] and
                      r["answered"] == CLIENTS for r in woken.values()),
-        "workers": of_four["answered"] == MANY and of_four["by"] == WORKERS <= of_four["kicked"],
+        "workers": of_four["answered"] == MANY and of_four["by"] == of_four["kicked"] == WORKERS,
         "full": full == [MANY] * 2,
+        "moving": all(r["answered"] == MOVING in r["after"] for r in moved),
         "control": all(r == {"given": CLIENTS, "kicked": 0, "wakes": True, "answered": CLIENTS}
                        for r in control.values())}
     return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok],
             "answered": sum(r["answered"] for r in woken.values()),
             "kicked": sum(r["kicked"] for r in woken.values()),
-            "workers_kicked": of_four["kicked"], "full_backlog": full,
+            "workers_kicked": of_four["kicked"], "full_backlog": full, "moving": [r["after"] for r in moved],
             "control_kicked": sum(r["kicked"] for r in control.values()),
             "rows": {"woken": woken, "workers": of_four, "control": control}}
 

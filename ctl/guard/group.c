@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "base/fault.h"
 #include "guard/guard.h"
 #include "listener.skel.h"
 
@@ -197,7 +196,7 @@ static void admit(struct group *g, int slot, const struct listener *l, uint32_t 
 	snprintf(g->members[slot].comm, COMM, "%s", l->comm);
 	g->slots[slot].generation = guard->generation;
 	g->slots[slot].cookie = l->cookie;
-	g->slots[slot].room = SOME_ROOM;
+	g->slots[slot].room = g->members[slot].room = SOME_ROOM;
 	g->slots[slot].kind = kind;
 	__atomic_store_n(&g->slots[slot].weight, 1, __ATOMIC_RELEASE);
 	g->view->kind = kind;
@@ -243,16 +242,17 @@ static void on_queue(const struct queue *q, void *data)
 			h->held = q->queued;
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		struct member *m = &g->members[i];
+		/* the kernel takes one more than the backlog; it may be needed to wake who waits */
+		int32_t room = (int32_t)(q->backlog + !g->guard->d->forgets - q->queued);
 
 		if (m->cookie != q->cookie)
 			continue;
 		m->seen = true;
 		m->queued = q->queued;
 		m->backlog = q->backlog;
-		/* the kernel takes one more than the backlog; it may be needed to wake who waits */
-		__atomic_store_n(&g->slots[i].room,
-				 (int32_t)(q->backlog + !g->guard->d->forgets - q->queued),
-				 __ATOMIC_RELAXED);
+		/* the program takes what it gives from the room */
+		m->asleep |= __atomic_exchange_n(&g->slots[i].room, room, __ATOMIC_RELAXED) != m->room;
+		m->room = room;
 	}
 }
 
@@ -303,8 +303,7 @@ void group_hand_over(struct group *g)
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		if (hold_exists(h))
 			hold_hand_over(h);
-	if (g->guard->d->forgets && !fault(FAULT_NO_WAKE))
-		wake_all(g);
+	wake_all(g);
 }
 
 void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT])

@@ -143,9 +143,19 @@ static void wake(struct group *g, uint32_t slot)
 	__atomic_store_n(&g->view->kick_port, 0, __ATOMIC_RELEASE);
 }
 
+/* Once for what has moved. A full queue wakes nobody more; what moves leaves a place free there, so who
+ * has filled it came by a SYN, which has woken. */
 void wake_all(struct group *g)
 {
-	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie && g->members[i].queued)
+	if (!g->guard->d->forgets || fault(FAULT_NO_WAKE))
+		return;
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+		struct member *m = &g->members[i];
+
+		if (!m->cookie || !m->asleep || !m->queued)
+			continue;
+		m->asleep = false;
+		if (m->queued <= m->backlog)
 			wake(g, i);
+	}
 }
