@@ -13,7 +13,8 @@ Steps, by an agent that takes this kernel for one that forgets:
  3. python3 -m http.server, with its backlog of 5, while 100 are held: all are answered
  4. of two servers the newer one dies with 500 queued, which move while ferry looks: the older one,
     which has stood still, finds one of ferry's after the last of them
- 5. control, by an agent without the fault: the 20 are given and answered, and none is ferry's
+ 5. a server with a backlog of 0 answers two who come, and two who were held
+ 6. control, by an agent without the fault: the 20 are given and answered, and none is ferry's
 """
 import os
 import signal
@@ -34,7 +35,8 @@ FAULT = "FERRY_FAULT"
 ONE_BY_ONE = """
 import socket, sys
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
-server, n = socket.create_server((sys.argv[1], int(sys.argv[2])), family=family, backlog=1024), 0
+backlog = int(sys.argv[3])
+server, n = socket.create_server((sys.argv[1], int(sys.argv[2])), family=family, backlog=backlog), 0
 while True:
     client, _ = server.accept()
     if client.recv(1000):
@@ -130,9 +132,30 @@ def stock(g, f):
     return answered
 
 
+def one_by_one(f, backlog):
+    return ["/usr/bin/python3", "-c", ONE_BY_ONE, LOCAL[f], str(PORT), str(backlog)]
+
+
+def none(g, f):
+    """A backlog of 0: how many were answered who came, and who were held."""
+    p = g.guarded(*one_by_one(f, 0))
+    g.wait_member(p.pid)
+    came = Clients(g.ns(HOST), LOCAL[f], PORT, 2).finish(10)["answered"]
+    stop(p.pid)
+    crowd = Clients(g.ns(HOST), LOCAL[f], PORT, 2)
+    g.wait_queued(2)
+    g.stop(p, signal.SIGKILL)
+    g.wait_held(2)
+    p = g.unguarded(*one_by_one(f, 0))
+    held = crowd.finish(10)["answered"]
+    g.off("--force")
+    g.stop(p, signal.SIGKILL)
+    return [came, held]
+
+
 def moving(g, f):
     """After how many of those that moved one of ferry's came; how many were answered."""
-    argv = ["/usr/bin/python3", "-c", ONE_BY_ONE, LOCAL[f], str(PORT)]
+    argv = one_by_one(f, 1024)
     path = os.path.join(g.dir, "order")
     with open(path, "wb") as order:
         older = g.start(HOST, *argv, stdout=order)
@@ -161,7 +184,7 @@ def test(g):
     os.environ[FAULT] = "kernel-forgets"
     woken = {name: one(g, *row) for name, *row in rows()}
     of_four, full = workers(g), [stock(g, f) for f in (4, 6)]
-    moved = [moving(g, f) for f in (4, 6)]
+    moved, of_none = [moving(g, f) for f in (4, 6)], [none(g, f) for f in (4, 6)]
     del os.environ[FAULT]
     control = {name: one(g, *row) for name, *row in rows()}
     checks = {
@@ -170,12 +193,13 @@ def test(g):
         "workers": of_four["answered"] == MANY and of_four["by"] == of_four["kicked"] == WORKERS,
         "full": full == [MANY] * 2,
         "moving": all(r["answered"] == MOVING in r["after"] for r in moved),
+        "none": of_none == [[2, 2]] * 2,
         "control": all(r == {"given": CLIENTS, "kicked": 0, "wakes": True, "answered": CLIENTS}
                        for r in control.values())}
     return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok],
             "answered": sum(r["answered"] for r in woken.values()),
             "kicked": sum(r["kicked"] for r in woken.values()),
-            "workers_kicked": of_four["kicked"], "full_backlog": full, "moving": [r["after"] for r in moved],
+            "workers_kicked": of_four["kicked"], "full_backlog": full, "moving": [r["after"] for r in moved], "backlog_of_0": of_none,
             "control_kicked": sum(r["kicked"] for r in control.values()),
             "rows": {"woken": woken, "workers": of_four, "control": control}}
 

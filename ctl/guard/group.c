@@ -229,6 +229,8 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 		snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-r));
 		return r;
 	}
+	if (g->guard->d->forgets)
+		wake_make_room(l);
 	admit(g, slot, l, h->kind);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
@@ -141,6 +142,16 @@ static void wake(struct group *g, uint32_t slot)
 	if (connect(fd, (struct sockaddr *)&to, g->like.size) && errno == EINPROGRESS)
 		poll(&p, 1, CONNECT_MS);
 	__atomic_store_n(&g->view->kick_port, 0, __ATOMIC_RELEASE);
+}
+
+/* A backlog of 0 is one place, which would be for ours alone: it becomes 1. */
+void wake_make_room(const struct listener *l)
+{
+	struct tcp_info i = {}; /* of a listener: sacked is its backlog */
+	socklen_t size = sizeof(i);
+
+	if (!getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &i, &size) && !i.tcpi_sacked)
+		listen(l->fd, 1);
 }
 
 /* Once for what has moved. A full queue wakes nobody more; what moves leaves a place free there, so who
