@@ -199,7 +199,8 @@ def test(g):
     return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok],
             "answered": sum(r["answered"] for r in woken.values()),
             "kicked": sum(r["kicked"] for r in woken.values()),
-            "workers_kicked": of_four["kicked"], "full_backlog": full, "moving": [r["after"] for r in moved], "backlog_of_0": of_none,
+            "workers_kicked": of_four["kicked"], "full_backlog": full,
+            "moving": [r["after"] for r in moved], "backlog_of_0": of_none,
             "control_kicked": sum(r["kicked"] for r in control.values()),
             "rows": {"woken": woken, "workers": of_four, "control": control}}
 

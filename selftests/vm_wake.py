@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-CVE-2026-46015: Linux before 6.1.175 does not wake who waits for a listener when a connection moves to
-it. On such a kernel, in a virtual machine, a guarded server is woken by ferry all the same.
+CVE-2026-46015: Linux before 6.1.175 does not wake who waits for a listener when a connection moves
+to it. On such a kernel, in a virtual machine, a guarded server is woken by ferry all the same.
 
-Steps, over IPv4 and IPv6, for one server that waits in accept() (busybox httpd) and one that waits in
+Steps, over IPv4 and IPv6, for a server that waits in accept() (busybox httpd) and one that waits in
 epoll (nginx):
- 1. the kernel forgets: selftests/kernel/reuseport_wake fails, `ferry guard list` says "wakes": false;
-    control: on 6.1 as it is now the rule holds, and it says true
- 2. a server stands still, eight clients queue, SIGKILL: held. While the agent stands still, the next
-    server is started, and waits, asleep; then the agent goes on: all eight are answered
- 3. two servers of one address; the newer one stands still with eight clients, SIGKILL: they move to the
-    older one, which sleeps, and all are answered
- 4. control, FERRY_FAULT=no-wake: in 2 and 3 the eight are queued at a server that sleeps, none of them is
-    answered in three seconds; then another client comes, and all nine are answered
+ 1. the kernel forgets: selftests/kernel/reuseport_wake fails, `ferry guard list` says "wakes":
+    false; control: on 6.1 as it is now the rule holds, and it says true
+ 2. a server stands still, eight clients queue, SIGKILL: held. While the agent stands still, the
+    next server is started, and waits, asleep; then the agent goes on: all eight are answered
+ 3. two servers of one address; the newer one stands still with eight clients, SIGKILL: they move to
+    the older one, which sleeps, and all are answered
+ 4. control, FERRY_FAULT=no-wake: in 2 and 3 the eight are queued at a server that sleeps, none of
+    them is answered in three seconds; then another client comes, and all nine are answered
 """
 import json
 import os
@@ -67,8 +67,8 @@ class Waking(Guest):
         return None if code else SLEEPS_IN.get(out.split()[0])
 
     def guard(self, *words, env=""):
-        out = self.sh(f"{env} ferry -j --socket {SOCKET} guard {' '.join(map(str, words))} 2>/run/said")
-        return json.loads(out)
+        words = " ".join(map(str, words))
+        return json.loads(self.sh(f"{env} ferry -j --socket {SOCKET} guard {words} 2>/run/said"))
 
     def one(self):
         return self.guard("list")["guards"][0]
@@ -77,8 +77,8 @@ class Waking(Guest):
         return sum(m["queued"] for m in self.one()["members"] if m["pid"] == pid)
 
     def clients(self, family, count):
-        self.sh(f"for i in $(seq {count}); do timeout 60 wget -q -O - http://{AT[family]}/ >>/run/answers "
-                "2>/dev/null & done")
+        self.sh(f"for i in $(seq {count}); do timeout 60 wget -q -O - http://{AT[family]}/ "
+                ">>/run/answers 2>/dev/null & done")
 
     def answers(self):
         return self.sh("cat /run/answers").count("file")
@@ -87,8 +87,8 @@ class Waking(Guest):
         try:
             return wait_for(what, condition, 30, 0.1)
         except Failure as e:
-            raise Failure(f"{e}: {self.guard('list')} {self.sh(f'cat {SOCKET}.log /run/server.log')}") \
-                from None
+            log = self.sh(f"cat {SOCKET}.log /run/server.log")
+            raise Failure(f"{e}: {self.guard('list')} {log}") from None
 
 
 def queue(guest, family, pid):
@@ -189,7 +189,8 @@ def main():
                 guest.close()
     silent = [r for r in found.values() if "silent" in r]
     known = "sleeps on over" in there["said"] and not there["wakes"]
-    return {"ok": not wrong and not splats and known and now["rule"] == 0 and now["wakes"], "wrong": wrong, "rows_of": len(found),
+    return {"ok": not wrong and not splats and known and now["rule"] == 0 and now["wakes"],
+            "wrong": wrong, "rows_of": len(found),
             "answered": sum(r["answered"] for r in found.values() if "silent" not in r),
             "kicked": sum(r["kicked"] for r in found.values()),
             "control_silent": sum(r["silent"]["queued"] for r in silent),
