@@ -14,14 +14,16 @@ Steps, by an agent that takes this kernel for one that forgets:
  4. of two servers the newer one dies with 500 queued, which move while ferry looks: the older one,
     which has stood still, finds one of ferry's after the last of them
  5. a server with a backlog of 0 answers two who come, and two who were held
- 6. control, by an agent without the fault: the 20 are given and answered, and none is ferry's
+ 6. a server with weight 0 and a backlog of 5 or 1024, while 20 are held: `ferry guard off` gives it
+    all of them, and one of ferry's after the last; its backlog is as before
+ 7. control, by an agent without the fault: the 20 are given and answered, and none is ferry's
 """
 import os
 import signal
 
 from clients import Clients
 from guard import ANY, HOST, LOCAL, PORT, children, on_guard, state, stop
-from net import wait_for
+from net import BUILD, wait_for
 import servers
 
 CLIENTS = 20
@@ -153,6 +155,35 @@ def none(g, f):
     return [came, held]
 
 
+def told(path):
+    """After how many of the server's clients one of ferry's came."""
+    with open(path) as said:
+        return [int(n) for n in said.read().split()]
+
+
+def off(g, f, backlog):
+    """What was queued after it, what the backlog was then; what the server has told, and answered."""
+    path = os.path.join(g.dir, "order")
+    with open(path, "wb") as order:
+        p = g.start(HOST, *one_by_one(f, backlog), stdout=order)
+    g.wait_listening()
+    g.attach(p.pid)
+    g.at(HOST, f"{BUILD}/ferry", "--socket", g.path, "listener", "policy", "--port", str(PORT), "--pid",
+         str(p.pid), "--weight", "0")
+    crowd = Clients(g.ns(HOST), LOCAL[f], PORT, CLIENTS)
+    crowd.wait_sent()
+    g.wait_held(CLIENTS)
+    stop(p.pid)
+    g.all_off()
+    queued = g.at(HOST, "ss", "-Hltn", "sport", "=", f":{PORT}").stdout.split()[1:3]
+    p.send_signal(signal.SIGCONT)
+    answered = crowd.finish(10)["answered"]
+    wait_for("the server to have taken ferry's, too", lambda: not sum(g.queues()))
+    g.stop(p, signal.SIGKILL)
+    return {"queued": int(queued[0]), "backlog": int(queued[1]), "after": told(path),
+            "answered": answered}
+
+
 def moving(g, f):
     """After how many of those that moved one of ferry's came; how many were answered."""
     argv = one_by_one(f, 1024)
@@ -174,8 +205,7 @@ def moving(g, f):
     wait_for("the server to have taken ferry's, too", lambda: not given(g, older.pid))
     g.all_off()
     g.stop(older, signal.SIGKILL)
-    with open(path) as order:
-        return {"answered": answered, "after": [int(n) for n in order.read().split()]}
+    return {"answered": answered, "after": told(path)}
 
 
 def test(g):
@@ -185,6 +215,7 @@ def test(g):
     woken = {name: one(g, *row) for name, *row in rows()}
     of_four, full = workers(g), [stock(g, f) for f in (4, 6)]
     moved, of_none = [moving(g, f) for f in (4, 6)], [none(g, f) for f in (4, 6)]
+    at_off = [off(g, f, backlog) for f in (4, 6) for backlog in (SHORT, 1024)]
     del os.environ[FAULT]
     control = {name: one(g, *row) for name, *row in rows()}
     checks = {
@@ -194,13 +225,15 @@ def test(g):
         "full": full == [MANY] * 2,
         "moving": all(r["answered"] == MOVING in r["after"] for r in moved),
         "none": of_none == [[2, 2]] * 2,
+        "off": at_off == [{"queued": CLIENTS + 1, "backlog": backlog, "after": [CLIENTS],
+                           "answered": CLIENTS} for _ in (4, 6) for backlog in (SHORT, 1024)],
         "control": all(r == {"given": CLIENTS, "kicked": 0, "wakes": True, "answered": CLIENTS}
                        for r in control.values())}
     return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok],
             "answered": sum(r["answered"] for r in woken.values()),
             "kicked": sum(r["kicked"] for r in woken.values()),
             "workers_kicked": of_four["kicked"], "full_backlog": full,
-            "moving": [r["after"] for r in moved], "backlog_of_0": of_none,
+            "moving": [r["after"] for r in moved], "backlog_of_0": of_none, "off": at_off,
             "control_kicked": sum(r["kicked"] for r in control.values()),
             "rows": {"woken": woken, "workers": of_four, "control": control}}
 

@@ -29,9 +29,10 @@ HTTPD = "/usr/bin/busybox httpd -f -p 8080 -h /srv"
 URL = {4: "http://127.0.0.1:8080/", 6: "http://[::1]:8080/"}
 WEB = {4: "http://127.0.0.1:8081/", 6: "http://[::1]:8081/"}
 PROXY = {4: "http://127.0.0.1:8082/", 6: "http://[::1]:8082/"}
+PROXYD = "/lib/systemd/systemd-socket-proxyd 127.0.0.1:8081"
 UNITS = {"web.service": "[Service]\nExecStart=/usr/bin/busybox httpd -f -p 8081 -h /srv\n",
          "proxy.socket": "[Socket]\nListenStream=8082\n",
-         "proxy.service": "[Service]\nExecStart=/lib/systemd/systemd-socket-proxyd [::1]:8081\n"}
+         "proxy.service": f"[Service]\nExecStart={PROXYD}\n"}
 # until a command says what is wanted; its last words in any case
 WAIT = """
 until_says() { for i in $(seq 60); do "$@" >/run/said 2>&1; grep -q "$want" /run/said && return 0

@@ -349,6 +349,7 @@ void group_close(struct group *g)
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		if (hold_exists(h))
 			shutdown(h->fd[h->active], SHUT_RDWR);
+	wake_at_end(g);
 	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 		if (g->members[i].cookie)
 			inspect(g->members[i].pid, g->guard->at.port, let_go, g);

@@ -203,6 +203,8 @@ json_t *witness_describe(struct group *g);
 bool wake_is_forgotten(void);
 /* Members that something has moved to, and is queued for, are woken by a connection of ours each. */
 void wake_all(struct group *g);
+/* The same for what was given to them whatever their backlog. */
+void wake_at_end(struct group *g);
 /* Room for that connection beside another one. */
 void wake_make_room(const struct listener *l);
 

@@ -154,11 +154,16 @@ void wake_make_room(const struct listener *l)
 		listen(l->fd, 1);
 }
 
+static bool is_needed(const struct group *g)
+{
+	return g->guard->d->forgets && !fault(FAULT_NO_WAKE);
+}
+
 /* Once for what has moved. A full queue wakes nobody more; what moves leaves a place free there, so who
  * has filled it came by a SYN, which has woken. */
 void wake_all(struct group *g)
 {
-	if (!g->guard->d->forgets || fault(FAULT_NO_WAKE))
+	if (!is_needed(g))
 		return;
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		struct member *m = &g->members[i];
@@ -169,4 +174,32 @@ void wake_all(struct group *g)
 		if (m->queued <= m->backlog)
 			wake(g, i);
 	}
+}
+
+/* Nothing comes to a full queue: it is a longer one meanwhile. */
+static int wake_beyond(struct listener *l, void *data)
+{
+	struct group *g = data;
+
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+		struct member *m = &g->members[i];
+
+		if (m->cookie != l->cookie || !m->asleep || !m->queued)
+			continue;
+		m->asleep = false;
+		listen(l->fd, INT32_MAX);
+		wake(g, i);
+		listen(l->fd, (int)m->backlog);
+	}
+	return 0;
+}
+
+void wake_at_end(struct group *g)
+{
+	if (!g->view || !is_needed(g))
+		return;
+	group_refresh(g);
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && g->members[i].asleep)
+			inspect(g->members[i].pid, g->guard->at.port, wake_beyond, g);
 }
