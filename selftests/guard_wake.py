@@ -16,7 +16,8 @@ Steps, by an agent that takes this kernel for one that forgets:
  5. a server with a backlog of 0 answers two who come, and two who were held
  6. a server with weight 0 and a backlog of 5 or 1024, while 20 are held: `ferry guard off` gives it
     all of them, and one of ferry's after the last; its backlog is as before
- 7. control, by an agent without the fault: the 20 are given and answered, and none is ferry's
+ 7. 20 move while no port is free for ferry to come from: it comes when one is
+ 8. control, by an agent without the fault: the 20 are given and answered, and none is ferry's
 """
 import os
 import signal
@@ -31,6 +32,8 @@ WORKERS = 4
 SHORT = 5  # servers.python's "short"
 MANY = 100
 MOVING = 500
+TAKEN = 9000
+RANGE = "net.ipv4.ip_local_port_range"
 OTHER = {4: "192.0.2.1", 6: "2001:db8::1"}
 FAULT = "FERRY_FAULT"
 # Answers one after the other; says after how many somebody came who said nothing.
@@ -95,12 +98,13 @@ def one(g, address, options, to):
 
 
 def workers(g):
-    argv = servers.python("::", PORT, "short")
-    p = g.guarded(*argv)
+    p = g.guarded(*servers.python("::", PORT))
     g.wait_member(p.pid)
     stop(p.pid)
     crowds = [Clients(g.ns(HOST), LOCAL[f], PORT, MANY // 2) for f in (4, 6)]
-    g.wait_queued(MANY)  # what its backlog does not take waits at the holder
+    for c in crowds:
+        c.wait_sent()
+    g.wait_queued(MANY)
     g.stop(p, signal.SIGKILL)
     g.wait_held(MANY)
     p = g.unguarded(*servers.python("::", PORT, "reuseport", "fork", "short", "stops"))
@@ -113,9 +117,9 @@ def workers(g):
     figures = [c.finish() for c in crowds]
     result |= {"answered": sum(f["answered"] for f in figures),
                "by": len({pid for c in crowds for pid in c.by if pid in pids})}
+    g.all_off()
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    g.all_off()
     g.stop(p, signal.SIGKILL)
     return result
 
@@ -150,7 +154,7 @@ def none(g, f):
     g.wait_held(2)
     p = g.unguarded(*one_by_one(f, 0))
     held = crowd.finish(10)["answered"]
-    g.off("--force")
+    g.all_off()
     g.stop(p, signal.SIGKILL)
     return [came, held]
 
@@ -182,6 +186,30 @@ def off(g, f, backlog):
     g.stop(p, signal.SIGKILL)
     return {"queued": int(queued[0]), "backlog": int(queued[1]), "after": told(path),
             "answered": answered}
+
+
+def no_port(g, f):
+    """What the server was given before a port was free, and after."""
+    argv = servers.python(LOCAL[f], PORT)
+    p = g.guarded(*argv)
+    g.wait_member(p.pid)
+    crowd = g.dies_with_a_queue(p, LOCAL[f], CLIENTS)
+    g.wait_held(CLIENTS)
+    taker = g.start(HOST, "/usr/bin/python3", "-c", ONE_BY_ONE, ANY[f], str(TAKEN), "1")
+    g.wait_listening(TAKEN)
+    ports = g.at(HOST, "sysctl", "-n", RANGE).stdout.strip()
+    g.at(HOST, "sysctl", "-qw", f"{RANGE}={TAKEN} {TAKEN}")
+    p = still(g, *argv, "stops")
+    wait_for("the held ones to move", lambda: not g.one()["held"])
+    before = given(g, p.pid)
+    g.at(HOST, "sysctl", "-qw", f"{RANGE}={ports}")
+    wait_for("ferry to come", lambda: given(g, p.pid) > CLIENTS)
+    p.send_signal(signal.SIGCONT)
+    result = {"before": before, "answered": crowd.finish()["answered"]}
+    g.all_off()
+    for one_of in (p, taker):
+        g.stop(one_of, signal.SIGKILL)
+    return result
 
 
 def moving(g, f):
@@ -216,6 +244,7 @@ def test(g):
     of_four, full = workers(g), [stock(g, f) for f in (4, 6)]
     moved, of_none = [moving(g, f) for f in (4, 6)], [none(g, f) for f in (4, 6)]
     at_off = [off(g, f, backlog) for f in (4, 6) for backlog in (SHORT, 1024)]
+    later = [no_port(g, f) for f in (4, 6)]
     del os.environ[FAULT]
     control = {name: one(g, *row) for name, *row in rows()}
     checks = {
@@ -227,6 +256,7 @@ def test(g):
         "none": of_none == [[2, 2]] * 2,
         "off": at_off == [{"queued": CLIENTS + 1, "backlog": backlog, "after": [CLIENTS],
                            "answered": CLIENTS} for _ in (4, 6) for backlog in (SHORT, 1024)],
+        "later": later == [{"before": CLIENTS, "answered": CLIENTS}] * 2,
         "control": all(r == {"given": CLIENTS, "kicked": 0, "wakes": True, "answered": CLIENTS}
                        for r in control.values())}
     return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok],

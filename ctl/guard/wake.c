@@ -126,7 +126,8 @@ static uint16_t bound_port(int fd, sa_family_t family)
 	return htons(listener_port_of(&l));
 }
 
-static void wake(struct group *g, uint32_t slot)
+/* Whether it has come there. */
+static bool wake(struct group *g, uint32_t slot)
 {
 	const struct guard *guard = g->guard;
 	struct sockaddr_storage to = reachable(&g->like);
@@ -134,14 +135,16 @@ static void wake(struct group *g, uint32_t slot)
 					      SOCK_STREAM | SOCK_NONBLOCK, 0);
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	uint16_t port = fd < 0 ? 0 : bound_port(fd, to.ss_family);
+	bool came;
 
 	if (!port)
-		return;
+		return false;
 	g->view->kick_slot = slot;
 	__atomic_store_n(&g->view->kick_port, port, __ATOMIC_RELEASE);
-	if (connect(fd, (struct sockaddr *)&to, g->like.size) && errno == EINPROGRESS)
-		poll(&p, 1, CONNECT_MS);
+	came = !connect(fd, (struct sockaddr *)&to, g->like.size) ||
+	       (errno == EINPROGRESS && poll(&p, 1, CONNECT_MS) == 1 && !(p.revents & POLLERR));
 	__atomic_store_n(&g->view->kick_port, 0, __ATOMIC_RELEASE);
+	return came;
 }
 
 /* A backlog of 0 is one place, which would be for ours alone: it becomes 1. */
@@ -159,7 +162,7 @@ static bool is_needed(const struct group *g)
 	return g->guard->d->forgets && !fault(FAULT_NO_WAKE);
 }
 
-/* Once for what has moved. A full queue wakes nobody more; what moves leaves a place free there, so who
+/* Once for what has moved, or again at the next look where that has failed. A full queue wakes nobody more; what moves leaves a place free there, so who
  * has filled it came by a SYN, which has woken. */
 void wake_all(struct group *g)
 {
@@ -170,9 +173,7 @@ void wake_all(struct group *g)
 
 		if (!m->cookie || !m->asleep || !m->queued)
 			continue;
-		m->asleep = false;
-		if (m->queued <= m->backlog)
-			wake(g, i);
+		m->asleep = m->queued <= m->backlog && !wake(g, i);
 	}
 }
 
