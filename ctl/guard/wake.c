@@ -162,8 +162,8 @@ static bool is_needed(const struct group *g)
 	return g->guard->d->forgets && !fault(FAULT_NO_WAKE);
 }
 
-/* Once for what has moved, or again at the next look where that has failed. A full queue wakes nobody more; what moves leaves a place free there, so who
- * has filled it came by a SYN, which has woken. */
+/* Once for what has moved, or again at the next look where that has failed. A full queue wakes nobody
+ * more; what moves leaves a place free there, so who has filled it came by a SYN, which has woken. */
 void wake_all(struct group *g)
 {
 	if (!is_needed(g))
