@@ -27,7 +27,6 @@ SOCKET = "/run/guard.sock"
 AT = {4: f"127.0.0.1:{PORT}", 6: f"[::1]:{PORT}"}
 SLEEPS_IN = {"43": "accept", "288": "accept4", "232": "epoll_wait", "281": "epoll_pwait"}  # x86-64
 SILENT_S = 3
-KERNELS = ("6.1.170", "6.1")
 NGINX = """
 daemon off;
 master_process off;
@@ -172,21 +171,21 @@ def rows(guest):
     return found, wrong
 
 
+def in_guest(kernel, folder, look):
+    """What look(guest) finds on that kernel, and what its log complains of."""
+    name = f"f{os.getpid()}wake{kernel.replace('.', '-')}"
+    guest = Waking(name, kernel, folder, files())
+    try:
+        return look(guest.up()), guest.splats()
+    finally:
+        guest.close()
+
+
 def main():
     run(os.path.join(ROOT, "tools/deps"), "vm", timeout=600)
     with tempfile.TemporaryDirectory(prefix=f"ferry-f{os.getpid()}-") as folder:
-        guests = {}
-        try:
-            for kernel in KERNELS:
-                name = f"f{os.getpid()}wake{kernel.replace('.', '-')}"
-                guests[kernel] = Waking(name, kernel, folder, files())
-            there, now = (forgets(guests[kernel].up()) for kernel in KERNELS)
-            guests["6.1"].close()
-            found, wrong = rows(guests["6.1.170"])
-            splats = guests["6.1.170"].splats()
-        finally:
-            for guest in guests.values():
-                guest.close()
+        now, _ = in_guest("6.1", folder, forgets)
+        (there, (found, wrong)), splats = in_guest("6.1.170", folder, lambda g: (forgets(g), rows(g)))
     silent = [r for r in found.values() if "silent" in r]
     known = "sleeps on over" in there["said"] and not there["wakes"]
     return {"ok": not wrong and not splats and known and now["rule"] == 0 and now["wakes"],
