@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "base/fault.h"
 #include "guard/guard.h"
 #include "listener.skel.h"
 
@@ -200,7 +199,7 @@ static void admit(struct group *g, int slot, const struct listener *l, uint32_t 
 	g->latest = (unsigned int)(slot - LISTENER_FIRST) + 1;
 	g->slots[slot].generation = generation;
 	g->slots[slot].cookie = l->cookie;
-	g->slots[slot].room = SOME_ROOM;
+	g->slots[slot].room = g->members[slot].room = SOME_ROOM;
 	g->slots[slot].kind = kind;
 	__atomic_store_n(&g->slots[slot].weight, 1, __ATOMIC_RELEASE);
 	if (takes)
@@ -232,6 +231,8 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 		snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-r));
 		return r;
 	}
+	if (g->guard->d->forgets)
+		wake_make_room(l);
 	admit(g, slot, l, h->kind);
 	return 0;
 }
@@ -245,16 +246,17 @@ static void on_queue(const struct queue *q, void *data)
 			h->held = q->queued;
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		struct member *m = &g->members[i];
+		/* the kernel takes one more than the backlog; it may be needed to wake who waits */
+		int32_t room = (int32_t)(q->backlog + !g->guard->d->forgets - q->queued);
 
 		if (m->cookie != q->cookie)
 			continue;
 		m->seen = true;
 		m->queued = q->queued;
 		m->backlog = q->backlog;
-		/* the kernel takes one more than the backlog; it may be needed to wake who waits */
-		__atomic_store_n(&g->slots[i].room,
-				 (int32_t)(q->backlog + !g->guard->d->forgets - q->queued),
-				 __ATOMIC_RELAXED);
+		/* the program takes what it gives from the room */
+		m->asleep |= __atomic_exchange_n(&g->slots[i].room, room, __ATOMIC_RELAXED) != m->room;
+		m->room = room;
 	}
 }
 
@@ -305,8 +307,7 @@ void group_hand_over(struct group *g)
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		if (hold_exists(h))
 			hold_hand_over(h);
-	if (g->guard->d->forgets && !fault(FAULT_NO_WAKE))
-		wake_all(g);
+	wake_all(g);
 }
 
 void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT])
@@ -352,6 +353,7 @@ void group_close(struct group *g)
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		if (hold_exists(h))
 			shutdown(h->fd[h->active], SHUT_RDWR);
+	wake_at_end(g);
 	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 		if (g->members[i].cookie)
 			inspect(g->members[i].pid, g->guard->at.port, let_go, g);

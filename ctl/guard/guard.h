@@ -51,6 +51,8 @@ struct member {
 	char comm[COMM];
 	bool late; /* we have set SO_REUSEPORT */
 	bool seen; /* in the look at the kernel that is going on */
+	bool asleep;  /* it may be: something has moved to it since it was woken, see wake.c */
+	int32_t room; /* of its slot, as last written */
 	uint32_t queued, backlog;
 };
 
@@ -203,8 +205,12 @@ json_t *witness_describe(struct group *g);
 /* wake.c: whether this kernel wakes who waits for a listener when a connection moves to it
  * (CVE-2026-46015), by trying. */
 bool wake_is_forgotten(void);
-/* Those that something is queued for are woken by a connection of ours. */
+/* Members that something has moved to, and is queued for, are woken by a connection of ours each. */
 void wake_all(struct group *g);
+/* The same for what was given to them whatever their backlog. */
+void wake_at_end(struct group *g);
+/* Room for that connection beside another one. */
+void wake_make_room(const struct listener *l);
 
 /* arrive.c */
 int arrive_open(struct daemon *d, char words[WORDS]);

@@ -286,6 +286,7 @@ static void restore_member(struct group *g, const json_t *row)
 	m->cookie = (uint64_t)json_integer_value(json_object_get(row, "cookie"));
 	m->pid = (pid_t)json_integer_value(json_object_get(row, "pid"));
 	m->late = json_is_true(json_object_get(row, "late"));
+	m->asleep = true; /* an earlier agent may not have come to wake it */
 	snprintf(m->comm, COMM, "%s", json_string_value(json_object_get(row, "comm")));
 }
 

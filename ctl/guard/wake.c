@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
@@ -125,7 +126,8 @@ static uint16_t bound_port(int fd, sa_family_t family)
 	return htons(listener_port_of(&l));
 }
 
-static void wake(struct group *g, uint32_t slot)
+/* Whether it has come there. */
+static bool wake(struct group *g, uint32_t slot)
 {
 	const struct guard *guard = g->guard;
 	struct sockaddr_storage to = reachable(&g->like);
@@ -133,19 +135,72 @@ static void wake(struct group *g, uint32_t slot)
 					      SOCK_STREAM | SOCK_NONBLOCK, 0);
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	uint16_t port = fd < 0 ? 0 : bound_port(fd, to.ss_family);
+	bool came;
 
 	if (!port)
-		return;
+		return false;
 	g->view->kick_slot = slot;
 	__atomic_store_n(&g->view->kick_port, port, __ATOMIC_RELEASE);
-	if (connect(fd, (struct sockaddr *)&to, g->like.size) && errno == EINPROGRESS)
-		poll(&p, 1, CONNECT_MS);
+	came = !connect(fd, (struct sockaddr *)&to, g->like.size) ||
+	       (errno == EINPROGRESS && poll(&p, 1, CONNECT_MS) == 1 && !(p.revents & POLLERR));
 	__atomic_store_n(&g->view->kick_port, 0, __ATOMIC_RELEASE);
+	return came;
 }
 
+/* A backlog of 0 is one place, which would be for ours alone: it becomes 1. */
+void wake_make_room(const struct listener *l)
+{
+	struct tcp_info i = {}; /* of a listener: sacked is its backlog */
+	socklen_t size = sizeof(i);
+
+	if (!getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &i, &size) && !i.tcpi_sacked)
+		listen(l->fd, 1);
+}
+
+static bool is_needed(const struct group *g)
+{
+	return g->guard->d->forgets && !fault(FAULT_NO_WAKE);
+}
+
+/* Once for what has moved, or again at the next look where that has failed. A full queue wakes nobody
+ * more; what moves leaves a place free there, so who has filled it came by a SYN, which has woken. */
 void wake_all(struct group *g)
 {
+	if (!is_needed(g))
+		return;
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+		struct member *m = &g->members[i];
+
+		if (!m->cookie || !m->asleep || !m->queued)
+			continue;
+		m->asleep = m->queued <= m->backlog && !wake(g, i);
+	}
+}
+
+/* Nothing comes to a full queue: it is a longer one meanwhile. */
+static int wake_beyond(struct listener *l, void *data)
+{
+	struct group *g = data;
+
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+		struct member *m = &g->members[i];
+
+		if (m->cookie != l->cookie || !m->asleep || !m->queued)
+			continue;
+		m->asleep = false;
+		listen(l->fd, INT32_MAX);
+		wake(g, i);
+		listen(l->fd, (int)m->backlog);
+	}
+	return 0;
+}
+
+void wake_at_end(struct group *g)
+{
+	if (!g->view || !is_needed(g))
+		return;
+	group_refresh(g);
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie && g->members[i].queued)
-			wake(g, i);
+		if (g->members[i].cookie && g->members[i].asleep)
+			inspect(g->members[i].pid, g->guard->at.port, wake_beyond, g);
 }

@@ -390,7 +390,12 @@ def mine(path):
 
 
 def show(kind):
-    return json.loads(run("bpftool", "-j", kind, "list").stdout or "[]")
+    """bpftool gives up where something of another test's goes while it lists: asked again."""
+    def listed():
+        p = run("bpftool", "-j", kind, "list", check=False)
+        return None if p.returncode else p
+
+    return json.loads(wait_for(f"bpftool to list each {kind}", listed).stdout or "[]")
 
 
 def left(found):
