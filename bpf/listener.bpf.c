@@ -64,29 +64,42 @@ static __always_inline struct listener_slot *slot_at(__u32 i)
 	return bpf_map_lookup_elem(&slots, &i);
 }
 
+/* ~0 where the highest bit is set, else 0. Without a branch, which the compiler would make of it: the
+ * verifier would walk each way, in each round. */
+static __always_inline __u32 mask(__u32 n)
+{
+	asm volatile("" : "+r"(n));
+	n >>= 31;
+	asm volatile("" : "+r"(n));
+	return -n;
+}
+
+/* ~0, or 0 where it is 0. */
+static __always_inline __u32 mask_of(__u32 n)
+{
+	return mask(n | -n);
+}
+
 /* What is asked of a member; what is NONE is not cared for. */
 struct wanted {
 	__u32 generation, kind, care_generation, care_kind;
 };
 
-/* A member's weight; 0 where it has no room, or is of another generation or kind than is cared for.
- * Without a branch: the verifier would walk each way, in each round. */
+/* A member's weight; 0 where it has no room, or is of another generation or kind than is cared for. */
 static __always_inline __u32 weight(const struct listener_slot *s, const struct wanted *w)
 {
 	__u32 other = ((s->generation ^ w->generation) & w->care_generation) |
 		      ((s->kind ^ w->kind) & w->care_kind);
-	__u32 room = -(__u32)s->room >> 31;
 
-	asm volatile("" : "+r"(other)); /* the compiler would make a branch of it */
-	return s->weight & -(room & ~((other | -other) >> 31) & 1);
+	return s->weight & mask(-(__u32)s->room) & ~mask_of(other);
 }
 
 /* A member by weight, from a number that is the connection's own. NONE: nobody has room. Not static:
  * verified once, not for each call. */
 __attribute__((noinline)) __u32 choose(__u32 hash, __u32 generation, __u32 kind)
 {
-	const struct wanted wanted = { generation, kind, generation == NONE ? 0 : ~0,
-				       kind == NONE ? 0 : ~0 };
+	const struct wanted wanted = { generation, kind, mask_of(generation ^ NONE),
+				       mask_of(kind ^ NONE) };
 	struct listener_slot *s;
 	__u32 total = 0, at, w;
 
