@@ -149,8 +149,10 @@ def begins(g, name, start):
 def grows(g, name, p):
     """It opens two more on each address."""
     nginx(g, name, MORE, 4, "reuseport")
+    old = set(children(p.pid))
     p.send_signal(signal.SIGHUP)
     g.wait_member(p.pid, MORE, 2, 4)
+    wait_for("its old workers to end", lambda: not old & set(children(p.pid)))
 
 
 def found_states(g, running):

@@ -180,7 +180,10 @@ class Guard(Net):
 
     def below(self, parent):
         """What that process runs, in its place."""
-        p = Command(parent)
+        try:
+            p = Command(parent)
+        except Failure as e:
+            raise Failure(f"{e}: {self.log()}") from None
         self.processes[self.processes.index(parent)] = p
         return p
 

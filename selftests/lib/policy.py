@@ -94,7 +94,7 @@ def fill(g, port, pid, count):
             c.wait_sent()
         return queued(g, port, pid) >= count
 
-    wait_for(f"the queue of process {pid} to fill", is_full)
+    wait_for(f"the queue of process {pid} to fill", is_full, 30)
     return crowds
 
 
