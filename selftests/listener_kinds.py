@@ -129,7 +129,7 @@ def waiting_kind(k):
     r = {"held": k.held(), "early": [sum(c.figures().values()) for c in crowds]}
     p.send_signal(signal.SIGCONT)
     r["answered"] = fates(crowds, {"short": p, "syn": other})
-    k.g.off("--port", KINDS)
+    k.g.all_off()
     for server in (p, other):
         k.g.stop(server)
     wait_for("the port to be free", lambda: not k.g.queues(KINDS))
@@ -145,7 +145,7 @@ def any_kind(k, back):
     r["said"] = listener(k.g, "policy", KINDS, "--options", "any")["options"]
     r["given"] = fates([plain], {"syn": p})
     listener(k.g, "policy", KINDS, "--options", "alike")
-    k.g.off("--port", KINDS)
+    k.g.all_off()
     k.g.stop(p)
     return r
 
@@ -201,7 +201,7 @@ def five(g, family):
     p = k.next(FIFTH)
     r["new"] = fates([k.clients(CLIENTS)], {FIFTH: p})
     r["strangers"] = len(g.one(KINDS)["strangers"])
-    g.off("--port", KINDS)
+    g.all_off()
     g.stop(p)
     wait_for("the port to be free", lambda: not g.queues(KINDS))
     r["wrong"] = [n for n, ok in {

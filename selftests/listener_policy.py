@@ -31,7 +31,7 @@ import socket
 import threading
 
 from clients import ABORT, enter, sums
-from guard import ANY, HOST, LOCAL, children, listeners, mine, on_guard, stop
+from guard import ANY, HOST, LOCAL, children, listeners, on_guard, stop
 from net import Failure, wait_for
 from policy import (asked, both, count_by, fates, ferry, fill, forked, kill_all, listener, queued,
                     rows, states, weigh)
@@ -122,7 +122,7 @@ def rolling(g):
     running["three"] = g.unguarded(*nginx(g, "three"))
     g.wait_member(running["three"].pid, ROLL, 2)
     r["take"] = {"new": asked(g, ROLL, CLIENTS, running), "states": states(g, ROLL, running)}
-    g.off("--port", ROLL)
+    g.all_off()
     for p in (running["two"], running["three"]):
         g.stop(p)
     dies = r["dies"]
@@ -169,7 +169,7 @@ def growing(g):
     grows(g, "more_two", running["two"])
     grows(g, "more_one", running["one"])
     r["after"], r["new"] = found_states(g, running), asked(g, MORE, CLIENTS, running)
-    g.off("--port", MORE)
+    g.all_off()
     for p in running.values():
         g.stop(p)
     r["wrong"] = [k for k, ok in {
@@ -250,7 +250,7 @@ def weights(g):
         weigh(g, WEIGHTS, 1, *pids)
         r["drained"] = drained(g, pids[3], pids[:3])
         r["all_drained"] = all_drained(g, pids[:3])
-        g.off("--port", WEIGHTS)
+        g.all_off()
     one, last = r["drained"], r["all_drained"]
     r["wrong"] = [k for k, ok in {
         "incoming_cpu": r["incoming_cpu"]["same"] and len(r["incoming_cpu"]["by"]) == 4,
@@ -344,7 +344,7 @@ def heirs(g):
         r["early"] = sum(sum(c.figures().values()) for c in crowds)
         kill_all(siblings)
         r["last"] = fates(crowds, other)
-        g.off("--port", HEIRS)
+        g.all_off()
     g.stop(other["other"])
     r["wrong"] = [k for k, ok in {
         "works": r["works"] == {"other": 2 * CLIENTS},
@@ -426,7 +426,7 @@ def refusals(g):
     next_agent(g)
     text = ferry(g, "listener", "list", "--port", WRONG, as_json=False).stdout.splitlines()
     lasts = policy_of(g) == asked_for
-    g.off("--port", WRONG)
+    g.all_off()
     for p in running.values():
         g.stop(p)
     columns = ("ADDRESS", "PID", "PROGRAM", "GEN", "STATE", "WEIGHT", "QUEUED", "BACKLOG")
@@ -445,7 +445,6 @@ def nobody_there(g):
 def test(g):
     steps = (rolling, growing, unguarded_dies, weights, unguarded_cpu, heirs, refusals)
     r = {step.__name__: step(g) for step in steps}
-    wait_for("the agent to end", lambda: not mine(g.path))
     r["nobody_there"] = nobody_there(g)
     wrong = [f"{name} {k}" for name, row in r.items() for k in row["wrong"]]
     late = [f["late"] for f in r["rolling"]["flips"]["flips"]]
