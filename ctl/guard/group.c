@@ -178,6 +178,18 @@ static int slot_for(const struct group *g, uint64_t cookie)
 	return slot;
 }
 
+/* Where the listener is in the array, which outlives an agent; -ENOENT: it is in none, or another. */
+static int slot_in_array(const struct group *g, uint64_t cookie)
+{
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+		uint64_t there;
+
+		if (!bpf_map_lookup_elem(g->socks, &i, &there) && there == cookie)
+			return (int)i;
+	}
+	return -ENOENT;
+}
+
 /* Nobody of that generation, or of a later one, has been here. */
 static bool is_first_of(const struct group *g, uint32_t generation)
 {
@@ -226,10 +238,15 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 	if (put(g, (uint32_t)slot, l->fd)) {
 		int r = -errno;
 
-		if (r == -EBUSY && g->members[slot].cookie)
-			return 0; /* it is there already, and has not stopped to listen meanwhile */
-		snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-r));
-		return r;
+		slot = r == -EBUSY ? slot_in_array(g, l->cookie) : r;
+		if (slot < 0) {
+			snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-r));
+			return r;
+		}
+		/* it is there already: it has not stopped to listen meanwhile, or an earlier agent has
+		 * put it there and died before it wrote that down */
+		if (g->members[slot].cookie)
+			return 0;
 	}
 	if (g->guard->d->forgets)
 		wake_make_room(l);
