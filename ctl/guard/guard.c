@@ -113,9 +113,15 @@ static void remove_group(struct group *group)
 /* A group whose server cannot join is taken away again: its holder would have all that comes. */
 static int found_group(struct guard *g, const struct listener *l, char words[WORDS])
 {
+	pid_t other = scan_agent(g->d, l);
 	struct group *group;
 	int r;
 
+	if (other) { /* of two programs at a group the kernel asks the one that came last */
+		snprintf(words, WORDS, "another ferry-guard (pid %d) guards it: 'ferry guard off' with the "
+				       "same --socket ends that", other);
+		return -EBUSY;
+	}
 	arrive_set(g->d, &g->at, false); /* or its holder would be stopped, too */
 	r = group_open(g, l, &group, words);
 	if (r)

@@ -128,6 +128,7 @@ int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *dat
 int inspect_fd(int fd, pid_t pid, struct listener *l);
 /* Whether the service manager has the socket, too: it survives its server. */
 bool inspect_is_kept(const struct listener *l);
+void inspect_comm(pid_t pid, char comm[COMM]);
 int inspect_program(pid_t pid, char path[4096]);
 pid_t inspect_parent(pid_t pid); /* 0: not known */
 #define LISTENER_TEXT 80
@@ -228,8 +229,12 @@ struct guard *guard_add(struct daemon *d, const struct listener_port *at, int ne
 int guard_meet(struct guard *g, pid_t pid);
 int guard_take(struct guard *g, const struct listener *l, char words[WORDS]);
 void guard_refresh(struct guard *g);
-/* scan.c: the same for every process of its network namespace. */
+/* scan.c: the same for every process of its network namespace. 0 or -errno. */
 int guard_scan(struct guard *g);
+/* Calls back for each of them. 0 or -errno. */
+int scan_each(const struct guard *g, void (*found)(pid_t pid, void *data), void *data);
+/* Another agent (or its keeper) that guards the listener's address; 0: there is none. */
+pid_t scan_agent(struct daemon *d, const struct listener *l);
 void guard_remove(struct guard *g);
 
 /* store.c: descriptors outlive the agent with a keeper, or systemd. */

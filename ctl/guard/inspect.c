@@ -41,7 +41,7 @@ int inspect_fd(int fd, pid_t pid, struct listener *l)
 	return 0;
 }
 
-static void read_comm(pid_t pid, char comm[COMM])
+void inspect_comm(pid_t pid, char comm[COMM])
 {
 	char path[64];
 	FILE *f;
@@ -110,7 +110,7 @@ bool inspect_is_kept(const struct listener *l)
 	bool found = false;
 	DIR *d;
 
-	read_comm(1, comm);
+	inspect_comm(1, comm);
 	if (l->pid == 1 || strcmp(comm, "systemd"))
 		return false;
 	d = opendir("/proc/1/fd");
@@ -144,7 +144,7 @@ int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *dat
 			r = -EPERM;
 		if (fd < 0 || inspect_fd(fd, pid, &l) || (port && listener_port_of(&l) != port))
 			continue;
-		read_comm(pid, l.comm);
+		inspect_comm(pid, l.comm);
 		l.fd = TAKE_FD(fd);
 		r = found(&l, data);
 		close_fd(&l.fd);
