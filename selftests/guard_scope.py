@@ -14,8 +14,8 @@ Steps, with nginx on three ports, IPv4 and IPv6, in two network namespaces:
     of two: after the next SIGKILL the clients of this port are reset, those of the other one are
     answered
  5. --pid without a port: all three ports, on both addresses
- 6. another agent (--socket) is refused all of them; its program would take the first one's place. Under
-    load nobody is refused or reset for that, and the first still guards
+ 6. another agent (--socket) is refused all of them; its program would take the first one's place.
+    Under load nobody is refused or reset for that, and the first still guards
 """
 import os
 import signal

@@ -339,20 +339,54 @@ void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT])
 				counts[i] += values[c];
 }
 
-/* The server is left as it was: without the program, without what we have set. */
-static int let_go(struct listener *l, void *data)
-{
-	struct group *g = data;
-	int zero = 0;
+struct visit {
+	struct group *group;
+	void (*found)(struct group *g, uint32_t slot, const struct listener *l);
+};
 
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
-		if (g->members[i].cookie != l->cookie)
+static int on_listener(struct listener *l, void *data)
+{
+	struct visit *v = data;
+
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+		struct member *m = &v->group->members[i];
+
+		if (m->cookie != l->cookie || m->seen)
 			continue;
-		setsockopt(l->fd, SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &zero, sizeof(zero));
-		if (g->members[i].late)
-			setsockopt(l->fd, SOL_SOCKET, SO_REUSEPORT, &zero, sizeof(zero));
+		m->seen = true;
+		v->found(v->group, i, l);
 	}
 	return 0;
+}
+
+static void on_process(pid_t pid, void *data)
+{
+	const struct visit *v = data;
+
+	inspect(pid, v->group->guard->at.port, on_listener, data);
+}
+
+void group_visit(struct group *g, void (*found)(struct group *g, uint32_t slot, const struct listener *l))
+{
+	struct visit v = { g, found };
+
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		g->members[i].seen = false;
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && !g->members[i].seen)
+			on_process(g->members[i].pid, &v);
+	if (!all_seen(g))
+		scan_each(g->guard, on_process, &v);
+}
+
+/* The server is left as it was: without the program, without what we have set. */
+static void let_go(struct group *g, uint32_t slot, const struct listener *l)
+{
+	int zero = 0;
+
+	setsockopt(l->fd, SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &zero, sizeof(zero));
+	if (g->members[slot].late)
+		setsockopt(l->fd, SOL_SOCKET, SO_REUSEPORT, &zero, sizeof(zero));
 }
 
 void group_close(struct group *g)
@@ -371,9 +405,7 @@ void group_close(struct group *g)
 		if (hold_exists(h))
 			shutdown(h->fd[h->active], SHUT_RDWR);
 	wake_at_end(g);
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie)
-			inspect(g->members[i].pid, g->guard->at.port, let_go, g);
+	group_visit(g, let_go);
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		hold_close(h);
 	witness_end(g, &before);

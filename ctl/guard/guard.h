@@ -176,6 +176,10 @@ void group_refresh(struct group *g);
 /* What is held goes to who can take it. */
 void group_hand_over(struct group *g);
 unsigned int group_members(const struct group *g);
+/* Calls back for each member with a duplicate of its socket: of who listened, or where that has ended,
+ * of whoever has it. */
+void group_visit(struct group *g,
+		 void (*found)(struct group *g, uint32_t slot, const struct listener *l));
 uint32_t group_held(const struct group *g);
 void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT]);
 /* Everything of it is taken away; what is held goes to members, if there are any. */
