@@ -299,6 +299,16 @@ static int restore_like(struct group *g)
 	return -ENOENT;
 }
 
+/* Of one that is not whole, the agent has died while it was opened or closed: nobody is held there. */
+static void restore_hold(struct hold *h)
+{
+	if ((h->fd[0] < 0 && h->fd[1] < 0) ||
+	    (h->fd[0] >= 0 && h->fd[1] >= 0 && !hold_restore(h)))
+		return;
+	store_drop_hold(h);
+	hold_close(h);
+}
+
 static int restore_group(struct guard *guard, const json_t *row)
 {
 	struct group *g = calloc(1, sizeof(*g));
@@ -319,8 +329,7 @@ static int restore_group(struct guard *guard, const json_t *row)
 	restore_numbers(json_object_get(row, "counted"), g->counted, LISTENER_COUNT);
 	r = group_map(g);
 	for (i = 0; i < LISTENER_KINDS && !r; i++)
-		if (hold_exists(&g->hold[i]))
-			r = hold_restore(&g->hold[i]);
+		restore_hold(&g->hold[i]);
 	if (!r)
 		r = restore_like(g);
 	if (r)
