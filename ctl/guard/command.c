@@ -95,12 +95,14 @@ static int on_found(struct listener *l, void *data)
 	g = netns < 0 ? NULL : guard_add(s->d, &at, netns, false);
 	if (g && !g->program[0])
 		inspect_program(s->pid, g->program);
-	if (g && !guard_take(g, l, words))
+	if (g && !guard_take(g, l, words)) {
 		json_array_append_new(s->guarded, json_pack("{s:s,s:i}", "address", text, "port",
 							    (int)at.port));
-	else
+		g->taken = true;
+	} else {
 		json_array_append_new(s->refused, json_pack("{s:s,s:i,s:s}", "address", text,
 							    "port", (int)at.port, "why", words));
+	}
 	if (g && !g->groups)
 		guard_remove(g);
 	return 0;
@@ -121,6 +123,11 @@ static json_t *take_running(struct daemon *d, const json_t *pids, const json_t *
 		n = inspect(s.pid, 0, on_found, &s);
 		r = n < 0 && r < 0 ? n : 0; /* of a unit's processes one may end meanwhile */
 	}
+	for (struct guard *g = d->guards; g; g = g->next)
+		if (g->taken) {
+			g->taken = false;
+			guard_meet_siblings(g);
+		}
 	store_state(d);
 	none = !json_array_size(s.guarded);
 	answer = json_pack("{s:o,s:o}", "guarded", s.guarded, "refused", s.refused);

@@ -98,6 +98,7 @@ struct guard {
 	uint32_t generation;
 	bool wait;  /* a new generation takes nothing until it is told to */
 	bool mixed; /* what one kind has not accepted, another may */
+	bool taken; /* one that ran has joined, and its siblings are not looked for yet */
 	pid_t newest, parent; /* a process of that generation, and its parent */
 	struct group *groups;
 	struct stranger strangers[STRANGERS];
@@ -229,8 +230,11 @@ void arrive_meet(struct daemon *d);
 /* guard.c */
 struct guard *guard_find(struct daemon *d, const struct listener_port *at);
 struct guard *guard_add(struct daemon *d, const struct listener_port *at, int netns, bool learn);
-/* A process listens on the guard's port: its listeners join, or are strangers. How many joined. */
-int guard_meet(struct guard *g, pid_t pid);
+/* A process listens on the guard's port: its listeners join, or are strangers. */
+void guard_meet(struct guard *g, pid_t pid);
+/* The same for other processes of the program that listen where one has joined: who is no member there
+ * is given nothing. */
+void guard_meet_siblings(struct guard *g);
 int guard_take(struct guard *g, const struct listener *l, char words[WORDS]);
 void guard_refresh(struct guard *g);
 /* scan.c: the same for every process of its network namespace. 0 or -errno. */
