@@ -257,6 +257,7 @@ static void finish(struct daemon *d)
 	if (d->guards)
 		return;
 	log_info("nothing is guarded any more");
+	arrive_meet(d); /* who is stopped in a listen() that nobody was told of yet goes on */
 	command_close(d);
 	snprintf(path, sizeof(path), "%s.log", d->socket);
 	unlink(path);
