@@ -21,6 +21,7 @@
 #define COMM 16
 #define WORDS 256
 #define STRANGERS 16
+#define WEIGHT_MAX 1000
 
 /* A listening TCP socket of some process, and a duplicate of it. */
 struct listener {
