@@ -205,8 +205,10 @@ static void admit(struct group *g, int slot, const struct listener *l, uint32_t 
 	struct guard *guard = g->guard;
 	uint32_t generation = policy_generation_of(guard, l->pid);
 	bool takes = !guard->wait && is_first_of(g, generation);
+	/* one that listens again has SO_REUSEPORT since the first time */
+	bool late = !l->reuse || (g->slots[slot].cookie == l->cookie && g->members[slot].late);
 
-	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = !l->reuse };
+	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = late };
 	snprintf(g->members[slot].comm, COMM, "%s", l->comm);
 	g->latest = (unsigned int)(slot - LISTENER_FIRST) + 1;
 	g->slots[slot].generation = generation;
@@ -264,7 +266,8 @@ static void on_queue(const struct queue *q, void *data)
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		struct member *m = &g->members[i];
 		/* the kernel takes one more than the backlog; it may be needed to wake who waits */
-		int32_t room = (int32_t)(q->backlog + !g->guard->d->forgets - q->queued);
+		int64_t left = (int64_t)q->backlog + !g->guard->d->forgets - q->queued;
+		int32_t room = left > INT32_MAX ? INT32_MAX : (int32_t)left;
 
 		if (m->cookie != q->cookie)
 			continue;
