@@ -6,6 +6,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,8 @@
 #include "listener.skel.h"
 
 #define SOME_ROOM 1
+#define FREED_MS 500
+#define FREED_STEP_MS 5
 
 int group_map(struct group *g)
 {
@@ -190,6 +193,26 @@ static int slot_in_array(const struct group *g, uint64_t cookie)
 	return -ENOENT;
 }
 
+/* Into the array. The slot, that where it is *there already, or -errno. What an agent that is no
+ * more has had it in the kernel frees a moment after our program has taken the place of that one's. */
+static int enter(struct group *g, int slot, const struct listener *l, bool *there)
+{
+	*there = false;
+	for (int ms = 0;; ms += FREED_STEP_MS) {
+		int at;
+
+		if (!put(g, (uint32_t)slot, l->fd))
+			return slot;
+		if (errno != EBUSY)
+			return -errno;
+		at = slot_in_array(g, l->cookie);
+		*there = at >= 0;
+		if (*there || g->view->open || ms >= FREED_MS)
+			return *there ? at : -EBUSY;
+		poll(NULL, 0, FREED_STEP_MS);
+	}
+}
+
 /* Nobody of that generation, or of a later one, has been here. */
 static bool is_first_of(const struct group *g, uint32_t generation)
 {
@@ -228,6 +251,7 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 {
 	int slot = slot_for(g, l->cookie);
 	struct hold *h;
+	bool there;
 
 	if (slot < 0) {
 		snprintf(words, WORDS, "all %d places of the group are taken",
@@ -237,19 +261,15 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 	h = hold_for(g, l, words);
 	if (!h)
 		return -ENOSPC;
-	if (put(g, (uint32_t)slot, l->fd)) {
-		int r = -errno;
-
-		slot = r == -EBUSY ? slot_in_array(g, l->cookie) : r;
-		if (slot < 0) {
-			snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-r));
-			return r;
-		}
-		/* it is there already: it has not stopped to listen meanwhile, or an earlier agent has
-		 * put it there and died before it wrote that down */
-		if (g->members[slot].cookie)
-			return 0;
+	slot = enter(g, slot, l, &there);
+	if (slot < 0) {
+		snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-slot));
+		return slot;
 	}
+	/* a member that is there has not stopped to listen meanwhile. One that is none has been put there by
+	 * an agent that died before it wrote that down */
+	if (there && g->members[slot].cookie)
+		return 0;
 	if (g->guard->d->forgets)
 		wake_make_room(l);
 	admit(g, slot, l, h->kind);
@@ -342,46 +362,6 @@ void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT])
 				counts[i] += values[c];
 }
 
-struct visit {
-	struct group *group;
-	void (*found)(struct group *g, uint32_t slot, const struct listener *l);
-};
-
-static int on_listener(struct listener *l, void *data)
-{
-	struct visit *v = data;
-
-	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
-		struct member *m = &v->group->members[i];
-
-		if (m->cookie != l->cookie || m->seen)
-			continue;
-		m->seen = true;
-		v->found(v->group, i, l);
-	}
-	return 0;
-}
-
-static void on_process(pid_t pid, void *data)
-{
-	const struct visit *v = data;
-
-	inspect(pid, v->group->guard->at.port, on_listener, data);
-}
-
-void group_visit(struct group *g, void (*found)(struct group *g, uint32_t slot, const struct listener *l))
-{
-	struct visit v = { g, found };
-
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		g->members[i].seen = false;
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie && !g->members[i].seen)
-			on_process(g->members[i].pid, &v);
-	if (!all_seen(g))
-		scan_each(g->guard, on_process, &v);
-}
-
 /* The server is left as it was: without the program, without what we have set. */
 static void let_go(struct group *g, uint32_t slot, const struct listener *l)
 {
@@ -408,7 +388,7 @@ void group_close(struct group *g)
 		if (hold_exists(h))
 			shutdown(h->fd[h->active], SHUT_RDWR);
 	wake_at_end(g);
-	group_visit(g, let_go);
+	scan_members(g, let_go);
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		hold_close(h);
 	witness_end(g, &before);

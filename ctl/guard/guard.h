@@ -178,10 +178,6 @@ void group_refresh(struct group *g);
 /* What is held goes to who can take it. */
 void group_hand_over(struct group *g);
 unsigned int group_members(const struct group *g);
-/* Calls back for each member with a duplicate of its socket: of who listened, or where that has ended,
- * of whoever has it. */
-void group_visit(struct group *g,
-		 void (*found)(struct group *g, uint32_t slot, const struct listener *l));
 uint32_t group_held(const struct group *g);
 void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT]);
 /* Everything of it is taken away; what is held goes to members, if there are any. */
@@ -242,6 +238,10 @@ void guard_refresh(struct guard *g);
 int guard_scan(struct guard *g);
 /* Calls back for each of them. 0 or -errno. */
 int scan_each(const struct guard *g, void (*found)(pid_t pid, void *data), void *data);
+/* Calls back for each member with a duplicate of its socket: of who listened, or where that has ended,
+ * of whoever has it. */
+void scan_members(struct group *g,
+		  void (*found)(struct group *g, uint32_t slot, const struct listener *l));
 /* Another agent (or its keeper) that guards the listener's address; 0: there is none. */
 pid_t scan_agent(struct daemon *d, const struct listener *l);
 void guard_remove(struct guard *g);

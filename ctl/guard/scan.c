@@ -97,3 +97,46 @@ pid_t scan_agent(struct daemon *d, const struct listener *l)
 	each_process(d, on_agent, &a);
 	return a.pid;
 }
+
+struct visit {
+	struct group *group;
+	void (*found)(struct group *g, uint32_t slot, const struct listener *l);
+};
+
+static int on_listener(struct listener *l, void *data)
+{
+	struct visit *v = data;
+
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+		struct member *m = &v->group->members[i];
+
+		if (m->cookie != l->cookie || m->seen)
+			continue;
+		m->seen = true;
+		v->found(v->group, i, l);
+	}
+	return 0;
+}
+
+static void visit_process(pid_t pid, void *data)
+{
+	const struct visit *v = data;
+
+	inspect(pid, v->group->guard->at.port, on_listener, data);
+}
+
+void scan_members(struct group *g, void (*found)(struct group *g, uint32_t slot, const struct listener *l))
+{
+	struct visit v = { g, found };
+
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		g->members[i].seen = false;
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && !g->members[i].seen)
+			visit_process(g->members[i].pid, &v);
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (g->members[i].cookie && !g->members[i].seen) {
+			scan_each(g->guard, visit_process, &v);
+			return;
+		}
+}

@@ -195,5 +195,5 @@ void wake_at_end(struct group *g)
 	if (!g->view || !is_needed(g))
 		return;
 	group_refresh(g);
-	group_visit(g, wake_beyond);
+	scan_members(g, wake_beyond);
 }
