@@ -18,17 +18,27 @@ Steps, over IPv4 and IPv6:
  6. killed with 20 in its queue; a server with a backlog of 5 comes back and stops: off hands it the
     rest, beyond its backlog, and says how many; it goes on, and answers all 20
  7. killed with 20 in its queue: off --force resets these 20, and leaves nothing either
+ 8. a server that is guarded by the pid of a worker, which has its listener too, and ends: off
+    leaves the listener as it was
 """
 import os
 import signal
 
 from clients import Clients, lost
-from guard import (HOST, LOCAL, PORT, alive, has_program, left, mine, on_guard, reuse, show, state)
+from guard import (HOST, LOCAL, PORT, alive, children, has_program, left, mine, on_guard, reuse,
+                   show, state)
 from net import wait_for
 import servers
 
 CLIENTS = 20
 HOLDERS = 2
+SHARED = """
+import os, socket, sys, time
+s = socket.create_server((sys.argv[1], int(sys.argv[2])),
+                         family=socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
+os.fork()
+time.sleep(1000)
+"""
 
 
 def nothing_there(g, pid):
@@ -167,7 +177,25 @@ def family_rows(g, family):
     r["forced_gone"] = gone(g, found)
     r["lost"] = crowd.finish()
     wait_for("every listener to be gone", lambda: not g.queues())
+    r["worker_gone"] = worker_gone(g, family)
     return r
+
+
+def worker_gone(g, family):
+    """SO_REUSEPORT and program of a listener, before and after off."""
+    p = g.unguarded("/usr/bin/python3", "-c", SHARED, LOCAL[family], str(PORT))
+    g.wait_listening()
+    worker = wait_for("its worker", lambda: children(p.pid))[0]
+    g.attach(worker)
+    g.wait_member(worker)
+    os.kill(worker, signal.SIGKILL)
+    wait_for("the worker to end", lambda: not alive(worker))
+    result = reuse(p.pid)
+    g.all_off()
+    result += reuse(p.pid) + [has_program(p.pid)]
+    g.stop(p, signal.SIGKILL)
+    wait_for("every listener to be gone", lambda: not g.queues())
+    return result
 
 
 def is_right(r):
@@ -186,6 +214,7 @@ def is_right(r):
         "after_refusal": r["after_refusal"]["answered"] == CLIENTS,
         "handed": r["handed"][0] == r["handed"][1] > 0 and r["handed_gone"]["gone"],
         "after_off": r["after_off"]["answered"] == CLIENTS,
+        "worker_gone": r["worker_gone"] == [1, 0, False],
         "forced": r["forced"] == 1 and r["forced_gone"]["gone"],
         "control": r["lost"]["resets"] == CLIENTS}
 

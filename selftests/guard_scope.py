@@ -14,13 +14,15 @@ Steps, with nginx on three ports, IPv4 and IPv6, in two network namespaces:
     of two: after the next SIGKILL the clients of this port are reset, those of the other one are
     answered
  5. --pid without a port: all three ports, on both addresses
+ 6. another agent (--socket) is refused all of them; its program would take the first one's place.
+    Under load nobody is refused or reset for that, and the first still guards
 """
 import os
 import signal
 import socket
 
-from clients import Clients
-from guard import ANY, HOST, LOCAL, alive, children, listeners, on_guard, stop
+from clients import Clients, lost
+from guard import ANY, HOST, LOCAL, alive, children, listeners, mine, on_guard, stop
 from net import wait_for
 import servers
 
@@ -75,6 +77,21 @@ def ends(crowds, ports):
     return [sum(f[k] for f in figures) for k in ("answered", "resets")]
 
 
+def second_agent(g, pid):
+    """What another agent is answered, and what clients meet meanwhile."""
+    load = [Clients(g.ns(HOST), LOCAL[f], PORTS[0], CLIENTS, again=True) for f in (4, 6)]
+    first, g.path = g.path, os.path.join(g.dir, "second.sock")
+    for c in load:
+        c.wait_answered(100)
+    code, answer = g.ferry("--pid", pid, check=False)
+    wait_for("the other agent to end", lambda: not mine(g.path), 10)
+    g.path = first
+    for c in load:
+        c.wait_answered(200)
+    met = sum(lost(c.finish()) for c in load)
+    return [code, answer["error"], "another ferry-guard" in answer["text"], met]
+
+
 def test(g):
     g.host(OTHER)
     r = {}
@@ -104,6 +121,7 @@ def test(g):
     g.wait_listening(PORTS[-1], 2)
     g.attach(p.pid)
     r["by_pid"] = listed(g)
+    r["second"] = second_agent(g, p.pid)
     r["all_off"] = g.all_off()["off"]
     many = 2 * CLIENTS
     checks = {
@@ -112,7 +130,8 @@ def test(g):
         "guarded": r["guarded"] == [2 * many, 0] and r["still_guarded"] == [many, 0],
         "control": r["control"] == [[0, many], [0, 3 * many]] and r["one_off"] == [0, 2 * many],
         "off": r["from_other"] == 3 and r["off"] == 1 and r["all_off"] == len(PORTS),
-        "by_pid": r["by_pid"] == sorted(2 * PORTS)}
+        "by_pid": r["by_pid"] == sorted(2 * PORTS),
+        "second": r["second"] == [1, "refused", True, 0]}
     return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok], **r}
 
 

@@ -12,6 +12,8 @@ Steps, over IPv4 and IPv6 together:
  4. four processes with one listener each, of a server that forks; under load all four answer; one
     is stopped, clients queue until it has 20 of them; SIGKILL: they are answered by the others
  5. control: the same, not guarded: resets
+ 6. four processes again, and two that are no kin of theirs, all running: --pid of one of them makes
+    all members, of one generation; under load all six answer
 """
 import os
 import signal
@@ -142,6 +144,28 @@ def one_dies(g, p):
     return result
 
 
+def by_one(g):
+    """Generations of members, and how many processes answer, when one is guarded by its pid."""
+    servers_ = [g.unguarded(*forks(g))]
+    g.wait_listening(count=WORKERS)
+    for n in (1, 2):
+        servers_.append(g.apart(*servers.python("::", PORT, "reuseport")))
+        g.wait_listening(count=WORKERS + n)
+    g.attach(children(servers_[0].pid)[0])
+    members = g.one()["members"]
+    load = both(g, 6, again=True)
+    for c in load:
+        c.wait_answered(600)
+    result = {**sums(load), "by": len(answering(load)),
+              "generations": [m["generation"] for m in members]}
+    off(g)
+    kill_all(children(servers_[0].pid))
+    for p in servers_:
+        g.stop(p, signal.SIGKILL)
+    wait_for("all to be gone", lambda: not g.queues())
+    return result
+
+
 def test(g):
     r = {"control_nginx": control_nginx(g), "nginx": guarded_nginx(g)}
     p = g.unguarded(*forks(g))
@@ -154,6 +178,9 @@ def test(g):
     r["forks"] = one_dies(g, p)
     r["counts"] = g.one()["counts"]
     off(g)
+    g.stop(p, signal.SIGKILL)
+    wait_for("the workers to be gone", lambda: not g.queues())
+    r["by_one"] = by_one(g)
     reloaded, crash, forked = r["nginx"]["reload"], r["nginx"]["crash"], r["forks"]
     checks = {
         "members": not r["nginx"]["strangers"],
@@ -166,6 +193,8 @@ def test(g):
         "one": forked["queued"] >= OF_ONE and not forked["by_victim"] and not any(
             forked[k] for k in ("refused", "resets", "cut", "wrong", "waiting")),
         "alive": r["counts"]["alive"] >= OF_ONE and not r["counts"]["cancelled"],
+        "by_one": r["by_one"]["by"] == WORKERS + 2 and not r["by_one"]["refused"] and
+        r["by_one"]["generations"] == [1] * (WORKERS + 2),
         "control_one": r["control_forks"]["resets"] >= OF_ONE}
     return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok],
             "answered": crash["answered"], "moved_to_others": forked["queued"],

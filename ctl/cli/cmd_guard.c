@@ -243,17 +243,17 @@ static int start_command(struct cli *c, const struct arguments *a)
 /* The unit's processes become those of --pid. */
 static int find_unit(struct cli *c, struct arguments *a)
 {
-	char name[256], *unit;
+	char service[256], *unit;
 	DIR *d = opendir("/proc");
 	struct dirent *e;
 
-	snprintf(name, sizeof(name), "%s%s", a->unit, strchr(a->unit, '.') ? "" : ".service");
+	snprintf(service, sizeof(service), "%s.service", a->unit);
 	while (d && (e = readdir(d))) {
 		pid_t pid = (pid_t)atoi(e->d_name);
 
 		if (pid <= 0 || sd_pid_get_unit(pid, &unit) < 0)
 			continue;
-		if (!strcmp(unit, name))
+		if (!strcmp(unit, a->unit) || !strcmp(unit, service))
 			json_array_append_new(a->pids, json_integer(pid));
 		free(unit);
 	}
@@ -262,8 +262,8 @@ static int find_unit(struct cli *c, struct arguments *a)
 	if (json_array_size(a->pids))
 		return EXIT_OK;
 	return cli_error(c, EXIT_NOT_FOUND, "no-unit",
-			 "no process is of the unit %s: 'systemctl status %s' says whether it runs", name,
-			 name);
+			 "no process is of the unit %s: 'systemctl status %s' says whether it runs",
+			 a->unit, a->unit);
 }
 
 static int take(struct cli *c, const struct arguments *a)

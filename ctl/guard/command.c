@@ -9,35 +9,42 @@
 #include "base/log.h"
 #include "guard/guard.h"
 
-#define REQUEST 16384
+#define REQUEST 131072 /* all processes of a unit */
 
 static json_t *refusal(const char *id, const char *text)
 {
 	return json_pack("{s:s,s:s}", "error", id, "text", text);
 }
 
-/* Ports from a command that is about to start. */
-static json_t *expect(struct daemon *d, pid_t pid, const json_t *ports)
+/* Of a request: nothing, or an integer from min to max. */
+static bool is_number(const json_t *n, json_int_t min, json_int_t max)
 {
-	json_t *port, *new = json_array();
+	return !n ||
+	       (json_is_integer(n) && json_integer_value(n) >= min && json_integer_value(n) <= max);
+}
+
+/* Nothing, or an array of them. */
+static bool are_numbers(const json_t *numbers, json_int_t min, json_int_t max)
+{
+	json_t *n;
 	size_t i;
 
-	json_array_foreach(ports, i, port) {
-		struct listener_port at = { .port = (uint32_t)json_integer_value(port) };
-		int netns = netns_of(d->netns, pid, &at.netns);
+	json_array_foreach(numbers, i, n)
+		if (!is_number(n, min, max))
+			return false;
+	return !numbers || json_is_array(numbers);
+}
 
-		if (netns < 0) {
-			json_decref(new);
-			return refusal("no-namespace", strerror(-netns));
-		}
-		if (!guard_find(d, &at))
-			json_array_append(new, port);
-		if (!guard_add(d, &at, netns, true)) {
-			json_decref(new);
-			return refusal("no-room", "1024 ports are guarded already");
-		}
-	}
-	return json_pack("{s:i,s:o}", "guarded", (int)json_array_size(ports), "new", new);
+/* What is no number would be taken for 0: any port, nobody's process, a weight that drains. */
+static bool is_sound(const json_t *request)
+{
+	return is_number(json_object_get(request, "pid"), 1, INT32_MAX) &&
+	       is_number(json_object_get(request, "port"), 0, 65535) &&
+	       is_number(json_object_get(request, "member"), 1, INT32_MAX) &&
+	       is_number(json_object_get(request, "generation"), 0, UINT32_MAX) &&
+	       is_number(json_object_get(request, "weight"), 0, WEIGHT_MAX) &&
+	       are_numbers(json_object_get(request, "pids"), 1, INT32_MAX) &&
+	       are_numbers(json_object_get(request, "ports"), 1, 65535);
 }
 
 /* Ports of a command that has failed: where nobody has listened, nothing is guarded. */
@@ -58,6 +65,32 @@ static json_t *forget(struct daemon *d, pid_t pid, const json_t *ports)
 		}
 	}
 	return json_pack("{s:i}", "forgotten", n);
+}
+
+/* Ports from a command that is about to start: all of them, or none. */
+static json_t *expect(struct daemon *d, pid_t pid, const json_t *ports)
+{
+	json_t *port, *new = json_array(), *wrong = NULL;
+	size_t i;
+
+	json_array_foreach(ports, i, port) {
+		struct listener_port at = { .port = (uint32_t)json_integer_value(port) };
+		int netns = netns_of(d->netns, pid, &at.netns);
+		bool known = netns >= 0 && guard_find(d, &at);
+
+		if (netns < 0)
+			wrong = refusal("no-namespace", strerror(-netns));
+		else if (!guard_add(d, &at, netns, true))
+			wrong = refusal("no-room", "1024 ports are guarded already");
+		else if (!known)
+			json_array_append(new, port);
+		if (wrong) {
+			json_decref(forget(d, pid, new));
+			json_decref(new);
+			return wrong;
+		}
+	}
+	return json_pack("{s:i,s:o}", "guarded", (int)json_array_size(ports), "new", new);
 }
 
 struct search {
@@ -85,7 +118,7 @@ static int on_found(struct listener *l, void *data)
 	struct listener_port at = { .netns = l->netns, .port = listener_port_of(l) };
 	char text[LISTENER_TEXT], words[WORDS] = "no guard can be made";
 	__u64 cookie;
-	struct guard *g;
+	struct guard *g, *there = guard_find(s->d, &at);
 	int netns;
 
 	if (!listener_wanted(l, s->ports) || is_seen(s, l))
@@ -95,13 +128,15 @@ static int on_found(struct listener *l, void *data)
 	g = netns < 0 ? NULL : guard_add(s->d, &at, netns, false);
 	if (g && !g->program[0])
 		inspect_program(s->pid, g->program);
-	if (g && !guard_take(g, l, words))
+	if (g && !guard_take(g, l, words)) {
 		json_array_append_new(s->guarded, json_pack("{s:s,s:i}", "address", text, "port",
 							    (int)at.port));
-	else
+		g->taken = true;
+	} else {
 		json_array_append_new(s->refused, json_pack("{s:s,s:i,s:s}", "address", text,
 							    "port", (int)at.port, "why", words));
-	if (g && !g->groups)
+	}
+	if (g && !g->groups && !there)
 		guard_remove(g);
 	return 0;
 }
@@ -121,6 +156,11 @@ static json_t *take_running(struct daemon *d, const json_t *pids, const json_t *
 		n = inspect(s.pid, 0, on_found, &s);
 		r = n < 0 && r < 0 ? n : 0; /* of a unit's processes one may end meanwhile */
 	}
+	for (struct guard *g = d->guards; g; g = g->next)
+		if (g->taken) {
+			g->taken = false;
+			guard_meet_siblings(g);
+		}
 	store_state(d);
 	none = !json_array_size(s.guarded);
 	answer = json_pack("{s:o,s:o}", "guarded", s.guarded, "refused", s.refused);
@@ -214,6 +254,8 @@ static json_t *answer(struct daemon *d, const json_t *request)
 	pid_t pid = (pid_t)json_integer_value(json_object_get(request, "pid"));
 	const json_t *ports = json_object_get(request, "ports");
 
+	if (!is_sound(request))
+		return refusal("usage", "a number of the request is none, or out of range");
 	if (verb && !strcmp(verb, "list"))
 		return describe_all(d);
 	if (verb && !strcmp(verb, "expect"))
@@ -250,6 +292,7 @@ static void finish(struct daemon *d)
 	if (d->guards)
 		return;
 	log_info("nothing is guarded any more");
+	arrive_meet(d); /* who is stopped in a listen() that nobody was told of yet goes on */
 	command_close(d);
 	snprintf(path, sizeof(path), "%s.log", d->socket);
 	unlink(path);

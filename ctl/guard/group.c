@@ -6,6 +6,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,8 @@
 #include "listener.skel.h"
 
 #define SOME_ROOM 1
+#define FREED_MS 500
+#define FREED_STEP_MS 5
 
 int group_map(struct group *g)
 {
@@ -178,6 +181,38 @@ static int slot_for(const struct group *g, uint64_t cookie)
 	return slot;
 }
 
+/* Where the listener is in the array, which outlives an agent; -ENOENT: it is in none, or another. */
+static int slot_in_array(const struct group *g, uint64_t cookie)
+{
+	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
+		uint64_t there;
+
+		if (!bpf_map_lookup_elem(g->socks, &i, &there) && there == cookie)
+			return (int)i;
+	}
+	return -ENOENT;
+}
+
+/* Into the array. The slot, that where it is *there already, or -errno. What an agent that is no
+ * more has had it in the kernel frees a moment after our program has taken the place of that one's. */
+static int enter(struct group *g, int slot, const struct listener *l, bool *there)
+{
+	*there = false;
+	for (int ms = 0;; ms += FREED_STEP_MS) {
+		int at;
+
+		if (!put(g, (uint32_t)slot, l->fd))
+			return slot;
+		if (errno != EBUSY)
+			return -errno;
+		at = slot_in_array(g, l->cookie);
+		*there = at >= 0;
+		if (*there || g->view->open || ms >= FREED_MS)
+			return *there ? at : -EBUSY;
+		poll(NULL, 0, FREED_STEP_MS);
+	}
+}
+
 /* Nobody of that generation, or of a later one, has been here. */
 static bool is_first_of(const struct group *g, uint32_t generation)
 {
@@ -193,8 +228,10 @@ static void admit(struct group *g, int slot, const struct listener *l, uint32_t 
 	struct guard *guard = g->guard;
 	uint32_t generation = policy_generation_of(guard, l->pid);
 	bool takes = !guard->wait && is_first_of(g, generation);
+	/* one that listens again has SO_REUSEPORT since the first time */
+	bool late = !l->reuse || (g->slots[slot].cookie == l->cookie && g->members[slot].late);
 
-	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = !l->reuse };
+	g->members[slot] = (struct member){ .cookie = l->cookie, .pid = l->pid, .late = late };
 	snprintf(g->members[slot].comm, COMM, "%s", l->comm);
 	g->latest = (unsigned int)(slot - LISTENER_FIRST) + 1;
 	g->slots[slot].generation = generation;
@@ -214,6 +251,7 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 {
 	int slot = slot_for(g, l->cookie);
 	struct hold *h;
+	bool there;
 
 	if (slot < 0) {
 		snprintf(words, WORDS, "all %d places of the group are taken",
@@ -223,14 +261,15 @@ int group_join(struct group *g, const struct listener *l, char words[WORDS])
 	h = hold_for(g, l, words);
 	if (!h)
 		return -ENOSPC;
-	if (put(g, (uint32_t)slot, l->fd)) {
-		int r = -errno;
-
-		if (r == -EBUSY && g->members[slot].cookie)
-			return 0; /* it is there already, and has not stopped to listen meanwhile */
-		snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-r));
-		return r;
+	slot = enter(g, slot, l, &there);
+	if (slot < 0) {
+		snprintf(words, WORDS, "it is not of the holder's group: %s", strerror(-slot));
+		return slot;
 	}
+	/* a member that is there has not stopped to listen meanwhile. One that is none has been put there by
+	 * an agent that died before it wrote that down */
+	if (there && g->members[slot].cookie)
+		return 0;
 	if (g->guard->d->forgets)
 		wake_make_room(l);
 	admit(g, slot, l, h->kind);
@@ -247,7 +286,8 @@ static void on_queue(const struct queue *q, void *data)
 	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 		struct member *m = &g->members[i];
 		/* the kernel takes one more than the backlog; it may be needed to wake who waits */
-		int32_t room = (int32_t)(q->backlog + !g->guard->d->forgets - q->queued);
+		int64_t left = (int64_t)q->backlog + !g->guard->d->forgets - q->queued;
+		int32_t room = left > INT32_MAX ? INT32_MAX : (int32_t)left;
 
 		if (m->cookie != q->cookie)
 			continue;
@@ -323,19 +363,13 @@ void group_count(const struct group *g, uint64_t counts[LISTENER_COUNT])
 }
 
 /* The server is left as it was: without the program, without what we have set. */
-static int let_go(struct listener *l, void *data)
+static void let_go(struct group *g, uint32_t slot, const struct listener *l)
 {
-	struct group *g = data;
 	int zero = 0;
 
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
-		if (g->members[i].cookie != l->cookie)
-			continue;
-		setsockopt(l->fd, SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &zero, sizeof(zero));
-		if (g->members[i].late)
-			setsockopt(l->fd, SOL_SOCKET, SO_REUSEPORT, &zero, sizeof(zero));
-	}
-	return 0;
+	setsockopt(l->fd, SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &zero, sizeof(zero));
+	if (g->members[slot].late)
+		setsockopt(l->fd, SOL_SOCKET, SO_REUSEPORT, &zero, sizeof(zero));
 }
 
 void group_close(struct group *g)
@@ -354,9 +388,7 @@ void group_close(struct group *g)
 		if (hold_exists(h))
 			shutdown(h->fd[h->active], SHUT_RDWR);
 	wake_at_end(g);
-	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie)
-			inspect(g->members[i].pid, g->guard->at.port, let_go, g);
+	scan_members(g, let_go);
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		hold_close(h);
 	witness_end(g, &before);

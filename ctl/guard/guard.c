@@ -113,9 +113,15 @@ static void remove_group(struct group *group)
 /* A group whose server cannot join is taken away again: its holder would have all that comes. */
 static int found_group(struct guard *g, const struct listener *l, char words[WORDS])
 {
+	pid_t other = scan_agent(g->d, l);
 	struct group *group;
 	int r;
 
+	if (other) { /* of two programs at a group the kernel asks the one that came last */
+		snprintf(words, WORDS, "another ferry-guard (pid %d) guards it: 'ferry guard off' with the "
+				       "same --socket ends that", other);
+		return -EBUSY;
+	}
 	arrive_set(g->d, &g->at, false); /* or its holder would be stopped, too */
 	r = group_open(g, l, &group, words);
 	if (r)
@@ -184,30 +190,51 @@ static bool may_join(struct guard *g, const struct listener *l, char words[WORDS
 	return true;
 }
 
-struct meeting {
-	struct guard *guard;
-	int joined;
-};
-
 static int on_found(struct listener *l, void *data)
 {
-	struct meeting *m = data;
+	struct guard *g = data;
 	char words[WORDS] = "";
 
-	if (!may_join(m->guard, l, words) || guard_take(m->guard, l, words))
-		note(m->guard, l, words);
-	else
-		m->joined++;
+	if (!may_join(g, l, words) || guard_take(g, l, words))
+		note(g, l, words);
 	return 0;
 }
 
-int guard_meet(struct guard *g, pid_t pid)
+void guard_meet(struct guard *g, pid_t pid)
 {
-	struct meeting m = { .guard = g };
-
-	inspect(pid, g->at.port, on_found, &m);
+	inspect(pid, g->at.port, on_found, g);
 	store_state(g->d);
-	return m.joined;
+}
+
+static bool is_member(const struct group *group, uint64_t cookie)
+{
+	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
+		if (group->members[i].cookie == cookie)
+			return true;
+	return false;
+}
+
+static int on_sibling(struct listener *l, void *data)
+{
+	struct group *group = find_group(data, l);
+
+	return group && !is_member(group, l->cookie) ? on_found(l, data) : 0;
+}
+
+static void on_process(pid_t pid, void *data)
+{
+	struct guard *g = data;
+	char program[sizeof(g->program)];
+
+	if (inspect_program(pid, program) || strcmp(program, g->program))
+		return;
+	g->newest = pid; /* who has shared until now goes on to: one generation, whoever has forked them */
+	inspect(pid, g->at.port, on_sibling, g);
+}
+
+void guard_meet_siblings(struct guard *g)
+{
+	scan_each(g, on_process, g);
 }
 
 void guard_refresh(struct guard *g)

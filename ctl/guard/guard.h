@@ -21,6 +21,7 @@
 #define COMM 16
 #define WORDS 256
 #define STRANGERS 16
+#define WEIGHT_MAX 1000
 
 /* A listening TCP socket of some process, and a duplicate of it. */
 struct listener {
@@ -98,6 +99,7 @@ struct guard {
 	uint32_t generation;
 	bool wait;  /* a new generation takes nothing until it is told to */
 	bool mixed; /* what one kind has not accepted, another may */
+	bool taken; /* one that ran has joined, and its siblings are not looked for yet */
 	pid_t newest, parent; /* a process of that generation, and its parent */
 	struct group *groups;
 	struct stranger strangers[STRANGERS];
@@ -128,6 +130,7 @@ int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *dat
 int inspect_fd(int fd, pid_t pid, struct listener *l);
 /* Whether the service manager has the socket, too: it survives its server. */
 bool inspect_is_kept(const struct listener *l);
+void inspect_comm(pid_t pid, char comm[COMM]);
 int inspect_program(pid_t pid, char path[4096]);
 pid_t inspect_parent(pid_t pid); /* 0: not known */
 #define LISTENER_TEXT 80
@@ -224,12 +227,23 @@ void arrive_meet(struct daemon *d);
 /* guard.c */
 struct guard *guard_find(struct daemon *d, const struct listener_port *at);
 struct guard *guard_add(struct daemon *d, const struct listener_port *at, int netns, bool learn);
-/* A process listens on the guard's port: its listeners join, or are strangers. How many joined. */
-int guard_meet(struct guard *g, pid_t pid);
+/* A process listens on the guard's port: its listeners join, or are strangers. */
+void guard_meet(struct guard *g, pid_t pid);
+/* The same for other processes of the program that listen where one has joined: who is no member there
+ * is given nothing. */
+void guard_meet_siblings(struct guard *g);
 int guard_take(struct guard *g, const struct listener *l, char words[WORDS]);
 void guard_refresh(struct guard *g);
-/* scan.c: the same for every process of its network namespace. */
+/* scan.c: the same for every process of its network namespace. 0 or -errno. */
 int guard_scan(struct guard *g);
+/* Calls back for each of them. 0 or -errno. */
+int scan_each(const struct guard *g, void (*found)(pid_t pid, void *data), void *data);
+/* Calls back for each member with a duplicate of its socket: of who listened, or where that has ended,
+ * of whoever has it. */
+void scan_members(struct group *g,
+		  void (*found)(struct group *g, uint32_t slot, const struct listener *l));
+/* Another agent (or its keeper) that guards the listener's address; 0: there is none. */
+pid_t scan_agent(struct daemon *d, const struct listener *l);
 void guard_remove(struct guard *g);
 
 /* store.c: descriptors outlive the agent with a keeper, or systemd. */

@@ -41,7 +41,18 @@ int inspect_fd(int fd, pid_t pid, struct listener *l)
 	return 0;
 }
 
-static void read_comm(pid_t pid, char comm[COMM])
+/* What is no UTF-8, as a name that the kernel has cut within a character, JSON has no text for. */
+static void make_plain(char *text)
+{
+	json_t *s = json_string(text);
+
+	for (char *at = text; !s && *at; at++)
+		if (*at & 0x80)
+			*at = '?';
+	json_decref(s);
+}
+
+void inspect_comm(pid_t pid, char comm[COMM])
 {
 	char path[64];
 	FILE *f;
@@ -51,12 +62,14 @@ static void read_comm(pid_t pid, char comm[COMM])
 	if (!f || !fgets(comm, COMM, f))
 		snprintf(comm, COMM, "?");
 	comm[strcspn(comm, "\n")] = 0;
+	make_plain(comm);
 	if (f)
 		fclose(f);
 }
 
 int inspect_program(pid_t pid, char path[4096])
 {
+	static const char gone[] = " (deleted)";
 	char link[64];
 	ssize_t n;
 
@@ -65,6 +78,10 @@ int inspect_program(pid_t pid, char path[4096])
 	if (n < 0)
 		return -errno;
 	path[n] = 0;
+	/* as it was before its package was upgraded, and will be after the restart */
+	if ((size_t)n > strlen(gone) && !strcmp(path + n - strlen(gone), gone))
+		path[(size_t)n - strlen(gone)] = 0;
+	make_plain(path);
 	return 0;
 }
 
@@ -110,7 +127,7 @@ bool inspect_is_kept(const struct listener *l)
 	bool found = false;
 	DIR *d;
 
-	read_comm(1, comm);
+	inspect_comm(1, comm);
 	if (l->pid == 1 || strcmp(comm, "systemd"))
 		return false;
 	d = opendir("/proc/1/fd");
@@ -144,7 +161,7 @@ int inspect(pid_t pid, uint32_t port, int (*found)(struct listener *l, void *dat
 			r = -EPERM;
 		if (fd < 0 || inspect_fd(fd, pid, &l) || (port && listener_port_of(&l) != port))
 			continue;
-		read_comm(pid, l.comm);
+		inspect_comm(pid, l.comm);
 		l.fd = TAKE_FD(fd);
 		r = found(&l, data);
 		close_fd(&l.fd);

@@ -106,9 +106,7 @@ static int environment(const char *notify)
 	setenv("LISTEN_FDS", text, 1);
 	snprintf(text, sizeof(text), "%d", getpid());
 	setenv("LISTEN_PID", text, 1);
-	setenv("NOTIFY_SOCKET", notify, 1);
-	snprintf(text, sizeof(text), "%d", getppid());
-	return setenv("FERRY_KEEPER", text, 1);
+	return setenv("NOTIFY_SOCKET", notify, 1);
 }
 
 /* The child: what is kept as 3, 4, 5 ... */
@@ -139,11 +137,14 @@ int keeper_main(int argc, char **argv)
 	int sock = FIRST, pidfd = argc == 7 ? agent_fd((pid_t)atoi(argv[2])) : -1;
 	int pause = PAUSE_MS;
 	uint64_t began = 0;
+	char self[16];
 	pid_t pid;
 
 	if (argc != 7 || fcntl(sock, F_SETFD, FD_CLOEXEC))
 		return 2;
 	log_open("ferry-keeper");
+	snprintf(self, sizeof(self), "%d", getpid());
+	setenv("FERRY_KEEPER", self, 1);
 	prctl(PR_SET_NAME, "ferry-keeper");
 	for (;;) {
 		struct pollfd p[] = { { sock, POLLIN, 0 }, { pidfd, POLLIN, 0 } };
@@ -172,14 +173,20 @@ int keeper_main(int argc, char **argv)
 	}
 }
 
-static int on_keeper_gone(sd_event_source *s, int fd, uint32_t events, void *data)
+static int start_another(struct daemon *d)
 {
-	(void)fd, (void)events;
-	sd_event_source_disable_unref(s);
 	log_warning("the keeper has ended: another one is started");
 	unsetenv("FERRY_KEEPER");
 	unsetenv("NOTIFY_SOCKET");
-	return keeper_start(data);
+	return keeper_start(d);
+}
+
+static int on_keeper_gone(sd_event_source *s, int fd, uint32_t events, void *data)
+{
+	(void)events;
+	sd_event_source_disable_unref(s);
+	close(fd);
+	return start_another(data);
 }
 
 static int watch(struct daemon *d, pid_t pid)
@@ -217,8 +224,11 @@ int keeper_start(struct daemon *d)
 	char name[sizeof(((struct sockaddr_un *)0)->sun_path)], self[16];
 	pid_t pid;
 
-	if (there)
-		return watch(d, (pid_t)atoi(there));
+	if (there) {
+		pid = (pid_t)atoi(there);
+		/* it may have ended since it has started us */
+		return getppid() == pid && !(watch(d, pid) < 0) ? 0 : start_another(d);
+	}
 	if (getenv("NOTIFY_SOCKET")) { /* systemd */
 		if (!d->restored)
 			store_all(d);

@@ -4,8 +4,6 @@
 #include <string.h>
 #include "guard/guard.h"
 
-#define WEIGHT_MAX 1000
-
 static bool has_generation(const struct group *g, uint32_t generation)
 {
 	for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
@@ -125,12 +123,8 @@ json_t *policy_set(struct guard *g, const json_t *request)
 	const char *new = json_string_value(json_object_get(request, "new"));
 	const char *options = json_string_value(json_object_get(request, "options"));
 	pid_t member = (pid_t)json_integer_value(json_object_get(request, "member"));
-	json_int_t n = json_integer_value(weight);
 
-	if (n < 0 || n > WEIGHT_MAX)
-		return json_pack("{s:s,s:s}", "error", "usage", "text",
-				 "a weight is 0 to 1000; with 0 it is given nothing");
-	if (weight && !set_weight(g, member, (uint32_t)n))
+	if (weight && !set_weight(g, member, (uint32_t)json_integer_value(weight)))
 		return json_pack("{s:s,s:s}", "error", "not-found", "text",
 				 "that process has no listener there that is given connections");
 	if (new)

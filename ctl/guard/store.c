@@ -299,7 +299,29 @@ static int restore_like(struct group *g)
 	return -ENOENT;
 }
 
-static int restore_group(struct guard *guard, const json_t *row)
+/* Of one that is not whole, the agent has died while it was opened or closed: nobody is held there. */
+static void restore_hold(struct hold *h)
+{
+	if ((h->fd[0] < 0 && h->fd[1] < 0) ||
+	    (h->fd[0] >= 0 && h->fd[1] >= 0 && !hold_restore(h)))
+		return;
+	store_drop_hold(h);
+	hold_close(h);
+}
+
+/* Of a group that cannot be restored: its servers are met anew, see main.c. */
+static void abandon(struct group *g, int r)
+{
+	log_error("what an earlier agent has left of port %u cannot be used: %s", g->guard->at.port,
+		  strerror(-r));
+	memset(g->before, 0, sizeof(g->before)); /* nor has it an account */
+	memset(g->counted, 0, sizeof(g->counted));
+	g->guard->groups = g->next;
+	store_drop_group(g);
+	group_close(g);
+}
+
+static void restore_group(struct guard *guard, const json_t *row)
 {
 	struct group *g = calloc(1, sizeof(*g));
 	json_t *member;
@@ -307,7 +329,7 @@ static int restore_group(struct guard *guard, const json_t *row)
 	int r;
 
 	if (!g)
-		return -ENOMEM;
+		return;
 	g->guard = guard;
 	g->number = (unsigned int)json_integer_value(json_object_get(row, "number"));
 	for (i = 0; i < LISTENER_KINDS; i++)
@@ -317,23 +339,23 @@ static int restore_group(struct guard *guard, const json_t *row)
 	guard->groups = g;
 	restore_numbers(json_object_get(row, "before"), g->before, WITNESS_COUNT);
 	restore_numbers(json_object_get(row, "counted"), g->counted, LISTENER_COUNT);
-	r = group_map(g);
+	r = g->program < 0 || g->socks < 0 || g->counts < 0 ? -EBADF : group_map(g);
 	for (i = 0; i < LISTENER_KINDS && !r; i++)
-		if (hold_exists(&g->hold[i]))
-			r = hold_restore(&g->hold[i]);
+		restore_hold(&g->hold[i]);
 	if (!r)
 		r = restore_like(g);
-	if (r)
-		return r;
+	if (r) {
+		abandon(g, r);
+		return;
+	}
 	json_array_foreach(json_object_get(row, "members"), i, member)
 		restore_member(g, member);
 	for (i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
 		if (!g->members[i].cookie)
 			g->slots[i].weight = 0;
-	return 0;
 }
 
-static int restore_guard(struct daemon *d, const json_t *row)
+static void restore_guard(struct daemon *d, const json_t *row)
 {
 	struct listener_port at = {
 		.netns = (uint64_t)json_integer_value(json_object_get(row, "netns")),
@@ -343,13 +365,18 @@ static int restore_guard(struct daemon *d, const json_t *row)
 	char name[64];
 	json_t *group;
 	size_t i;
-	int r = 0;
 
 	if (!g)
-		return -ENOMEM;
+		return;
 	*g = (struct guard){ .d = d, .at = at, .next = d->guards };
-	d->guards = g;
 	g->netns = take(netns_name(g, name));
+	if (g->netns < 0) {
+		log_error("port %u is guarded no more: its network namespace was not kept", at.port);
+		arrive_clear(d, &at);
+		free(g);
+		return;
+	}
+	d->guards = g;
 	g->diag = queues_open(d->netns, g->netns);
 	g->generation = (uint32_t)json_integer_value(json_object_get(row, "generation"));
 	g->newest = (pid_t)json_integer_value(json_object_get(row, "newest"));
@@ -359,9 +386,7 @@ static int restore_guard(struct daemon *d, const json_t *row)
 	snprintf(g->program, sizeof(g->program), "%s",
 		 json_string_value(json_object_get(row, "program")));
 	json_array_foreach(json_object_get(row, "groups"), i, group)
-		if (!r)
-			r = restore_group(g, group);
-	return r;
+		restore_group(g, group);
 }
 
 static void give_up_the_rest(void)
@@ -377,7 +402,6 @@ int store_restore(struct daemon *d)
 {
 	json_t *all, *row;
 	size_t i;
-	int r = 0;
 
 	given = sd_listen_fds_with_names(1, &names);
 	if (given <= 0)
@@ -394,11 +418,10 @@ int store_restore(struct daemon *d)
 	}
 	d->numbers = (unsigned int)json_integer_value(json_object_get(all, "numbers"));
 	json_array_foreach(json_object_get(all, "guards"), i, row)
-		if (!r)
-			r = restore_guard(d, row);
+		restore_guard(d, row);
 	turn = turn_of(all);
 	json_decref(all);
 	give_up_the_rest();
 	witness_restore(d);
-	return r ? r : 1;
+	return 1;
 }

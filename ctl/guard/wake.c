@@ -178,21 +178,16 @@ void wake_all(struct group *g)
 }
 
 /* Nothing comes to a full queue: it is a longer one meanwhile. */
-static int wake_beyond(struct listener *l, void *data)
+static void wake_beyond(struct group *g, uint32_t slot, const struct listener *l)
 {
-	struct group *g = data;
+	struct member *m = &g->members[slot];
 
-	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
-		struct member *m = &g->members[i];
-
-		if (m->cookie != l->cookie || !m->asleep || !m->queued)
-			continue;
-		m->asleep = false;
-		listen(l->fd, INT32_MAX);
-		wake(g, i);
-		listen(l->fd, (int)m->backlog);
-	}
-	return 0;
+	if (!m->asleep || !m->queued)
+		return;
+	m->asleep = false;
+	listen(l->fd, INT32_MAX);
+	wake(g, slot);
+	listen(l->fd, (int)m->backlog);
 }
 
 void wake_at_end(struct group *g)
@@ -200,7 +195,5 @@ void wake_at_end(struct group *g)
 	if (!g->view || !is_needed(g))
 		return;
 	group_refresh(g);
-	for (uint32_t i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (g->members[i].cookie && g->members[i].asleep)
-			inspect(g->members[i].pid, g->guard->at.port, wake_beyond, g);
+	scan_members(g, wake_beyond);
 }

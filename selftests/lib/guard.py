@@ -28,7 +28,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 def state(pid):
     """One letter, as ps shows it; none of a process that is gone."""
     try:
-        with open(f"/proc/{pid}/stat") as f:
+        with open(f"/proc/{pid}/stat", errors="replace") as f:
             return f.read().rpartition(")")[2].split()[0]
     except OSError:
         return ""
