@@ -3,7 +3,7 @@
  * listener: who of a reuseport group is given a connection. A new one goes to a member of the working
  * generation, by its hash, else to the holder. One that a closed listener has not accepted goes to a
  * member of the same generation that has room, then to one of the working generation, then to any that
- * has room, all of its kind; else to its kind's holder. Where even that is closed the kernel is told
+ * has room, if nobody is to wait, all of its kind; else to its kind's holder. Where even that is closed the kernel is told
  * that there is nobody.
  */
 #include <linux/bpf.h>
@@ -197,7 +197,7 @@ static __always_inline __u32 give_heir(struct sk_reuseport_md *ctx, const struct
 	slot = from == UNKNOWN ? NONE : give_member(ctx, (__u32)from, cared);
 	if (slot == NONE)
 		slot = give_member(ctx, g->working, cared);
-	if (slot == NONE)
+	if (slot == NONE && !g->waits)
 		slot = give_member(ctx, NONE, cared);
 	return slot;
 }

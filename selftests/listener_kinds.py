@@ -12,8 +12,8 @@ Steps, for IPv4 and IPv6:
  3. a plain one comes beside it, and answers the 30; the older one is killed with 150: all of them
     are held for its kind, and answered by the next one
  4. control: killed with 30 again; --options any gives them to one with TCP_SAVE_SYN: 30 errors
- 5. while one with TCP_SAVE_SYN waits for its turn, the plain one that works has a full queue: who
-    comes is held, and answered by the plain one
+ 5. while one waits for its turn, with TCP_SAVE_SYN or without, the plain one that works has a full
+    queue: who comes is held, and answered by the plain one. Control: without --new wait by the other
  6. four kinds are killed one after the other, each with 10: held apart; a fifth is a stranger, with
     the reason; it ends; the next of each kind answers its 10; then there is a place for the fifth
 """
@@ -116,19 +116,25 @@ def old_kind(k, p):
     return r
 
 
-def waiting_kind(k):
-    """The one that works has a full queue, and another kind waits for its turn."""
+def waiting(k, sort, new="wait"):
+    """The one that works has a full queue, and another waits for its turn; or (take, the control) may
+    be given what is left."""
     p = k.first("short")
     listener(k.g, "policy", KINDS, "--new", "wait")
-    other = k.next("syn")
+    other = k.next(sort)
+    listener(k.g, "policy", KINDS, "--new", new)
     stop(p.pid)
     crowds = [k.clients(SHORT)]
     wait_for("its queue to be full", lambda: queued(k.g, KINDS, p.pid) == SHORT)
     crowds.append(k.clients(AFTER))
-    k.g.wait_held(AFTER, KINDS)
-    r = {"held": k.held(), "early": [sum(c.figures().values()) for c in crowds]}
+    r = {}
+    if new == "wait":
+        k.g.wait_held(AFTER, KINDS)
+        r = {"held": k.held(), "early": [sum(c.figures().values()) for c in crowds]}
+    else:
+        wait_for("the other to answer", lambda: crowds[1].figures()["answered"] == AFTER)
     p.send_signal(signal.SIGCONT)
-    r["answered"] = fates(crowds, {"short": p, "syn": other})
+    r["answered"] = fates(crowds, {"short": p, sort: other})
     k.g.all_off()
     for server in (p, other):
         k.g.stop(server)
@@ -155,7 +161,9 @@ def kinds(g, family):
     r, back = own_kind(k)
     r["any"] = control = any_kind(k, back)
     wait_for("the port to be free", lambda: not g.queues(KINDS))
-    r["waiting"] = waits = waiting_kind(k)
+    rows = {"kind": waiting(k, "syn"), "alike": waiting(k, "plain"),
+            "control": waiting(k, "plain", "take")}
+    r["waiting"] = rows
     nothing, both_held = not any(r["early"].values()), {"TCP_SAVE_SYN": PLAIN, "": SYN + AFTER}
     sentence = f"{PLAIN} of those wait for a listener with other options (TCP_SAVE_SYN)"
     r["wrong"] = [n for n, ok in {
@@ -167,8 +175,9 @@ def kinds(g, family):
         "plain": r["plain"] == {"plain": PLAIN},
         "old": r["old"]["held"] == {"TCP_SAVE_SYN": MANY} and not any(r["old"]["early"].values())
         and r["old"]["given"] == {"syn": MANY},
-        "waiting": waits["held"] == {"": AFTER} and not any(waits["early"]) and
-        waits["answered"] == {"short": SHORT + AFTER},
+        **{f"waiting {n}": rows[n]["held"] == {"": AFTER} and not any(rows[n]["early"]) and
+           rows[n]["answered"] == {"short": SHORT + AFTER} for n in ("kind", "alike")},
+        "waiting control": rows["control"]["answered"] == {"short": SHORT, "plain": AFTER},
         "any": control["before"] == {"TCP_SAVE_SYN": PLAIN} and
         not any(control["early"].values()) and control["said"] == "any" and
         control["given"] == {"wrong": PLAIN}}.items() if not ok]

@@ -172,6 +172,8 @@ int cli_exchange(struct cli *c, int fd, json_t *request, int timeout_ms, json_t 
 	if (text && send(fd, text, strlen(text), MSG_NOSIGNAL) > 0 && poll(&p, 1, timeout_ms) == 1)
 		n = recv(fd, buf, sizeof(buf), 0);
 	*answer = n > 0 ? json_loadb(buf, (size_t)n, 0, NULL) : NULL;
+	if (!n)
+		return CLI_ENDED;
 	return *answer ? EXIT_OK :
 			 cli_error(c, EXIT_FAILED, "timeout", "the agent did not answer");
 }
@@ -185,10 +187,11 @@ int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer)
 		fd = connect_agent(c);
 		r = fd < 0 ? -fd : EXIT_OK;
 	}
-	if (!r)
-		return cli_exchange(c, fd, request, timeout_ms, answer);
-	json_decref(request);
-	return r;
+	if (r)
+		json_decref(request);
+	else
+		r = cli_exchange(c, fd, request, timeout_ms, answer);
+	return r == CLI_ENDED ? cli_error(c, EXIT_FAILED, "timeout", "the agent has ended") : r;
 }
 
 static const char *cell(json_t *value, char *buf, size_t size)

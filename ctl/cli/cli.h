@@ -34,7 +34,8 @@ int cli_view(struct cli *c);
 int cli_ask(struct cli *c, json_t *request, int timeout_ms, json_t **answer);
 /* A connection to a UNIX socket, or -errno. flags: SOCK_NONBLOCK. */
 int cli_dial(const char *path, int flags);
-/* One request and its answer. EXIT_OK or says why not. Takes request. */
+/* One request and its answer. EXIT_OK, CLI_ENDED or says why not. Takes request. */
+#define CLI_ENDED -1 /* the other end has closed without an answer, as one does that ends */
 int cli_exchange(struct cli *c, int fd, json_t *request, int timeout_ms, json_t **answer);
 /* Asks ferry-guard, which is started where there is none and `start` says so. EXIT_OK, or says why
  * not: also what it has refused. */

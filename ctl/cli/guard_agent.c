@@ -12,6 +12,7 @@
 #define DEFAULT_SOCKET "/run/ferry/guard.sock"
 #define START_MS 10000
 #define ANSWER_MS 20000
+#define TRIES 5
 
 /* The agent, beside this program or in the path, in the background and of nobody's terminal. */
 static void spawn(const char *socket)
@@ -78,20 +79,28 @@ static int dial_or_start(struct cli *c, const char *path, bool start)
 	return fd;
 }
 
+/* Asks once; CLI_ENDED also where nobody is there. */
+static int ask(struct cli *c, json_t *request, bool start, json_t **answer)
+{
+	_cleanup_close_ int fd = dial_or_start(c, c->socket ? c->socket : DEFAULT_SOCKET, start);
+
+	if (fd >= 0)
+		return cli_exchange(c, fd, json_incref(request), ANSWER_MS, answer);
+	return fd == -EACCES && !start ? cli_not_allowed(c) : start ? EXIT_FAILED : CLI_ENDED;
+}
+
+/* An agent whose last guard was taken off ends; who had dialled it before asks the next one. */
 int cli_ask_guard(struct cli *c, json_t *request, bool start, json_t **answer)
 {
-	const char *path = c->socket ? c->socket : DEFAULT_SOCKET, *id;
-	_cleanup_close_ int fd = dial_or_start(c, path, start);
-	int code;
+	int code = CLI_ENDED;
+	const char *id;
 
-	if (fd < 0) {
-		json_decref(request);
-		return fd == -EACCES && !start ? cli_not_allowed(c) :
-		       start                   ? EXIT_FAILED :
-						 cli_error(c, EXIT_NOT_FOUND, "not-found",
-							   "nothing is guarded here");
-	}
-	code = cli_exchange(c, fd, request, ANSWER_MS, answer);
+	for (int i = 0; i < TRIES && code == CLI_ENDED; i++)
+		code = ask(c, request, start, answer);
+	json_decref(request);
+	if (code == CLI_ENDED)
+		return start ? cli_error(c, EXIT_FAILED, "no-guard", "ferry-guard ends again and again") :
+			       cli_error(c, EXIT_NOT_FOUND, "not-found", "nothing is guarded here");
 	if (code)
 		return code;
 	id = json_string_value(json_object_get(*answer, "error"));

@@ -103,6 +103,7 @@ json_t *describe_all(struct daemon *d)
 	json_t *rows = json_array();
 
 	for (struct guard *g = d->guards; g; g = g->next) {
+		guard_refresh_strangers(g);
 		for (struct group *group = g->groups; group; group = group->next) {
 			group_refresh(group);
 			json_array_append_new(rows, describe(g, group));

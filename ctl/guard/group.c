@@ -98,7 +98,7 @@ int group_open(struct guard *guard, const struct listener *l, struct group **gro
 	witness_begin(g);
 	r = load(g, words);
 	if (!r)
-		g->view->mixed = guard->mixed;
+		policy_begin(g);
 	r = r ? r : hold_open(&g->hold[0], l, words);
 	if (!r && setsockopt(g->hold[0].fd[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &g->program,
 			     sizeof(g->program))) {
@@ -383,6 +383,7 @@ void group_close(struct group *g)
 				g->slots[i].weight = g->slots[i].weight ? g->slots[i].weight : 1;
 			}
 		g->view->mixed = 1;
+		g->view->waits = 0;
 	}
 	for (struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
 		if (hold_exists(h))

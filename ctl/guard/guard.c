@@ -57,6 +57,27 @@ static void note(struct guard *g, const struct listener *l, const char *why)
 		    s->address, why);
 }
 
+static void on_stranger(const struct queue *q, void *data)
+{
+	struct guard *g = data;
+
+	for (unsigned int i = 0; i < g->n_strangers; i++)
+		g->strangers[i].seen |= g->strangers[i].cookie == q->cookie;
+}
+
+void guard_refresh_strangers(struct guard *g)
+{
+	for (unsigned int i = 0; i < g->n_strangers; i++)
+		g->strangers[i].seen = false;
+	if (!g->n_strangers || queues_read(g->diag, g->at.port, on_stranger, g))
+		return;
+	for (unsigned int i = 0; i < g->n_strangers;)
+		if (g->strangers[i].seen)
+			i++;
+		else
+			g->strangers[i] = g->strangers[--g->n_strangers];
+}
+
 static void forget_stranger(struct guard *g, const struct listener *l)
 {
 	for (unsigned int i = 0; i < g->n_strangers; i++)

@@ -88,6 +88,7 @@ struct group {
 struct stranger {
 	pid_t pid;
 	uint64_t cookie;
+	bool seen; /* listening, in the look at the kernel that is going on */
 	char comm[COMM], address[80], why[WORDS];
 };
 
@@ -187,6 +188,8 @@ void group_close(struct group *g);
  * The answer to a request. */
 json_t *policy_generation(struct guard *g, const json_t *request);
 json_t *policy_set(struct guard *g, const json_t *request);
+/* What has been set before there was this group. */
+void policy_begin(struct group *g);
 /* Of a process that listens: that of its kin, which may be an earlier one, or a new one. */
 uint32_t policy_generation_of(struct guard *g, pid_t pid);
 /* A generation of which nobody is left has a successor. */
@@ -234,6 +237,8 @@ void guard_meet(struct guard *g, pid_t pid);
 void guard_meet_siblings(struct guard *g);
 int guard_take(struct guard *g, const struct listener *l, char words[WORDS]);
 void guard_refresh(struct guard *g);
+/* Strangers that listen no more are forgotten. */
+void guard_refresh_strangers(struct guard *g);
 /* scan.c: the same for every process of its network namespace. 0 or -errno. */
 int guard_scan(struct guard *g);
 /* Calls back for each of them. 0 or -errno. */

@@ -113,7 +113,8 @@ static bool is_taker(const struct hold *h, int slot)
 {
 	const struct group *g = h->group;
 
-	return g->members[slot].cookie && (g->view->mixed || g->slots[slot].kind == h->kind);
+	return g->members[slot].cookie && (g->view->mixed || g->slots[slot].kind == h->kind) &&
+	       (!g->view->waits || g->slots[slot].generation == g->view->working);
 }
 
 static bool has_takers(const struct hold *h)

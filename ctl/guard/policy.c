@@ -67,6 +67,12 @@ uint32_t policy_generation_of(struct guard *g, pid_t pid)
 	return g->generation;
 }
 
+void policy_begin(struct group *g)
+{
+	g->view->mixed = g->guard->mixed;
+	g->view->waits = g->guard->wait;
+}
+
 static json_t *no_such(const struct guard *g, uint32_t generation)
 {
 	char text[WORDS];
@@ -132,7 +138,7 @@ json_t *policy_set(struct guard *g, const json_t *request)
 	if (options)
 		g->mixed = !strcmp(options, "any");
 	for (struct group *group = g->groups; group; group = group->next) {
-		group->view->mixed = g->mixed;
+		policy_begin(group);
 		group_hand_over(group);
 	}
 	return json_pack("{s:i,s:s,s:s}", "port", (int)g->at.port, "new", g->wait ? "wait" : "take",

@@ -22,6 +22,7 @@ struct listener_group {
 	__u32 working; /* the generation that takes new connections */
 	__u32 open;    /* no 1: members are written, all goes to the holder */
 	__u32 mixed;   /* 1: what one kind has not accepted, another may */
+	__u32 waits;   /* 1: who is not of the working generation is given nothing but its own kin's */
 	__u32 kick_slot; /* who is given what comes from this port: it is to be woken */
 	__u32 kick_port; /* network order; 0: nobody */
 };
