@@ -128,7 +128,7 @@ static int on_found(struct listener *l, void *data)
 	g = netns < 0 ? NULL : guard_add(s->d, &at, netns, false);
 	if (g && !g->program[0])
 		inspect_program(s->pid, g->program);
-	if (g && !guard_take(g, l, words)) {
+	if (g && !guard_register(g, l, words)) {
 		json_array_append_new(s->guarded, json_pack("{s:s,s:i}", "address", text, "port",
 							    (int)at.port));
 		g->taken = true;

@@ -89,7 +89,7 @@ static json_t *describe(const struct guard *g, struct group *group)
 {
 	json_t *o = json_pack("{s:i,s:s,s:b,s:i,s:s,s:i,s:s,s:s,s:s,s:[],s:o,s:{}}", "port",
 			      (int)g->at.port, "address", "", "v6only", 0, "uid", -1, "state", "waiting",
-			      "held", 0, "program", g->program, "new", g->wait ? "wait" : "take",
+			      "held", 0, "program", guard_program(g, group), "new", g->wait ? "wait" : "take",
 			      "options", g->mixed ? "any" : "alike", "members", "strangers",
 			      strangers(g), "counts");
 

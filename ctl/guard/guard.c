@@ -192,9 +192,22 @@ int guard_take(struct guard *g, const struct listener *l, char words[WORDS])
 	return 0;
 }
 
+int guard_register(struct guard *g, const struct listener *l, char words[WORDS])
+{
+	int r = guard_take(g, l, words);
+
+	return r ? r : inspect_program(l->pid, find_group(g, l)->registered);
+}
+
+const char *guard_program(const struct guard *g, const struct group *group)
+{
+	return group && group->registered[0] ? group->registered : g->program;
+}
+
 static bool may_join(struct guard *g, const struct listener *l, char words[WORDS])
 {
-	char program[sizeof(g->program)];
+	char program[PATH];
+	const char *wanted = guard_program(g, find_group(g, l));
 	int r = inspect_program(l->pid, program);
 
 	if (r) {
@@ -203,9 +216,9 @@ static bool may_join(struct guard *g, const struct listener *l, char words[WORDS
 	}
 	if (!g->program[0])
 		memcpy(g->program, program, sizeof(program));
-	if (strcmp(g->program, program)) {
+	if (strcmp(wanted, program)) {
 		snprintf(words, WORDS, "nobody has registered it: %.80s is guarded here, it is %.80s",
-			 g->program, program);
+			 wanted, program);
 		return false;
 	}
 	return true;
@@ -242,12 +255,21 @@ static int on_sibling(struct listener *l, void *data)
 	return group && !is_member(group, l->cookie) ? on_found(l, data) : 0;
 }
 
+/* Of its listeners some may join. */
+static bool is_program(const struct guard *g, const char *program)
+{
+	for (const struct group *group = g->groups; group; group = group->next)
+		if (!strcmp(guard_program(g, group), program))
+			return true;
+	return false;
+}
+
 static void on_process(pid_t pid, void *data)
 {
 	struct guard *g = data;
-	char program[sizeof(g->program)];
+	char program[PATH];
 
-	if (inspect_program(pid, program) || strcmp(program, g->program))
+	if (inspect_program(pid, program) || !is_program(g, program))
 		return;
 	g->newest = pid; /* who has shared until now goes on to: one generation, whoever has forked them */
 	inspect(pid, g->at.port, on_sibling, g);

@@ -20,6 +20,7 @@
 
 #define COMM 16
 #define WORDS 256
+#define PATH 4096
 #define STRANGERS 16
 #define WEIGHT_MAX 1000
 
@@ -74,6 +75,7 @@ struct group {
 	struct guard *guard;
 	unsigned int number; /* names it in the store */
 	struct listener like; /* its address and user; no descriptor */
+	char registered[PATH]; /* whose listeners were asked for there by --pid; empty: the guard's */
 	struct hold hold[LISTENER_KINDS];
 	int program, socks, group_fd, slots_fd, counts;
 	struct listener_group *view; /* the maps', mapped */
@@ -96,7 +98,7 @@ struct guard {
 	struct daemon *d;
 	struct listener_port at;
 	int netns, diag;
-	char program[4096]; /* whose listeners may join; empty: not known yet */
+	char program[PATH]; /* whose listeners may join; empty: not known yet */
 	uint32_t generation;
 	bool wait;  /* a new generation takes nothing until it is told to */
 	bool mixed; /* what one kind has not accepted, another may */
@@ -132,7 +134,7 @@ int inspect_fd(int fd, pid_t pid, struct listener *l);
 /* Whether the service manager has the socket, too: it survives its server. */
 bool inspect_is_kept(const struct listener *l);
 void inspect_comm(pid_t pid, char comm[COMM]);
-int inspect_program(pid_t pid, char path[4096]);
+int inspect_program(pid_t pid, char path[PATH]);
 pid_t inspect_parent(pid_t pid); /* 0: not known */
 #define LISTENER_TEXT 80
 const char *listener_text(const struct listener *l, char text[LISTENER_TEXT]);
@@ -235,7 +237,12 @@ void guard_meet(struct guard *g, pid_t pid);
 /* The same for other processes of the program that listen where one has joined: who is no member there
  * is given nothing. */
 void guard_meet_siblings(struct guard *g);
+/* A listener joins. 0 or -errno, and why in words. */
 int guard_take(struct guard *g, const struct listener *l, char words[WORDS]);
+/* The same, and from now on its program's may join there. */
+int guard_register(struct guard *g, const struct listener *l, char words[WORDS]);
+/* Whose listeners may join there; group: or NULL, where nobody has listened. */
+const char *guard_program(const struct guard *g, const struct group *group);
 void guard_refresh(struct guard *g);
 /* Strangers that listen no more are forgotten. */
 void guard_refresh_strangers(struct guard *g);

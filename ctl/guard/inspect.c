@@ -67,14 +67,14 @@ void inspect_comm(pid_t pid, char comm[COMM])
 		fclose(f);
 }
 
-int inspect_program(pid_t pid, char path[4096])
+int inspect_program(pid_t pid, char path[PATH])
 {
 	static const char gone[] = " (deleted)";
 	char link[64];
 	ssize_t n;
 
 	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
-	n = readlink(link, path, 4095);
+	n = readlink(link, path, PATH - 1);
 	if (n < 0)
 		return -errno;
 	path[n] = 0;

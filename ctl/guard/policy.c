@@ -36,28 +36,28 @@ void policy_succeed(struct group *g)
 
 /* Workers, each with a listener of its own, are of one generation with their siblings and with the
  * parent that has forked them; what starts one server after the other is another program. */
-static bool is_kin(const struct guard *g, pid_t pid, pid_t other, pid_t others_parent)
+static bool is_kin(pid_t pid, pid_t other, pid_t others_parent)
 {
 	pid_t parent = inspect_parent(pid);
-	char program[sizeof(g->program)];
+	char program[PATH], parents[PATH];
 
 	if (pid == other || pid == others_parent)
 		return true;
 	if (!parent)
 		return false;
-	return parent == other || (parent == others_parent && !inspect_program(parent, program) &&
-				   !strcmp(program, g->program));
+	return parent == other || (parent == others_parent && !inspect_program(pid, program) &&
+				   !inspect_program(parent, parents) && !strcmp(program, parents));
 }
 
 uint32_t policy_generation_of(struct guard *g, pid_t pid)
 {
-	if (!is_kin(g, pid, g->newest, g->parent)) {
+	if (!is_kin(pid, g->newest, g->parent)) {
 		for (struct group *group = g->groups; group; group = group->next)
 			for (int i = LISTENER_FIRST; i < LISTENER_SLOTS; i++) {
 				pid_t other = group->members[i].pid;
 
 				if (group->members[i].cookie &&
-				    is_kin(g, pid, other, inspect_parent(other)))
+				    is_kin(pid, other, inspect_parent(other)))
 					return group->slots[i].generation;
 			}
 		g->generation++;

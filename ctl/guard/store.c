@@ -130,7 +130,7 @@ static json_t *group_state(const struct group *g)
 						(int)g->members[i].pid, "cookie",
 						(json_int_t)g->members[i].cookie, "late",
 						g->members[i].late));
-	return json_pack("{s:i,s:o,s:o,s:o}", "number", (int)g->number, "members", pids, "before",
+	return json_pack("{s:i,s:s,s:o,s:o,s:o}", "number", (int)g->number, "program", g->registered, "members", pids, "before",
 			 numbers(g->before, WITNESS_COUNT), "counted",
 			 numbers(g->counted, LISTENER_COUNT));
 }
@@ -275,6 +275,13 @@ static void take_one(const char *name, int *fd)
 	*fd = take(name);
 }
 
+static const char *words_of(const json_t *row, const char *key)
+{
+	const char *text = json_string_value(json_object_get(row, key));
+
+	return text ? text : "";
+}
+
 static void restore_member(struct group *g, const json_t *row)
 {
 	json_int_t slot = json_integer_value(json_object_get(row, "slot"));
@@ -287,7 +294,7 @@ static void restore_member(struct group *g, const json_t *row)
 	m->pid = (pid_t)json_integer_value(json_object_get(row, "pid"));
 	m->late = json_is_true(json_object_get(row, "late"));
 	m->asleep = true; /* an earlier agent may not have come to wake it */
-	snprintf(m->comm, COMM, "%s", json_string_value(json_object_get(row, "comm")));
+	snprintf(m->comm, COMM, "%s", words_of(row, "comm"));
 }
 
 /* The address and user of the holders. */
@@ -334,6 +341,7 @@ static void restore_group(struct guard *guard, const json_t *row)
 	g->number = (unsigned int)json_integer_value(json_object_get(row, "number"));
 	for (i = 0; i < LISTENER_KINDS; i++)
 		g->hold[i] = (struct hold){ .group = g, .kind = (uint32_t)i };
+	snprintf(g->registered, sizeof(g->registered), "%s", words_of(row, "program"));
 	each(g, take_one);
 	g->next = guard->groups;
 	guard->groups = g;
@@ -383,8 +391,7 @@ static void restore_guard(struct daemon *d, const json_t *row)
 	g->parent = (pid_t)json_integer_value(json_object_get(row, "parent"));
 	g->wait = json_is_true(json_object_get(row, "wait"));
 	g->mixed = json_is_true(json_object_get(row, "mixed"));
-	snprintf(g->program, sizeof(g->program), "%s",
-		 json_string_value(json_object_get(row, "program")));
+	snprintf(g->program, sizeof(g->program), "%s", words_of(row, "program"));
 	json_array_foreach(json_object_get(row, "groups"), i, group)
 		restore_group(g, group);
 }
