@@ -80,7 +80,10 @@ static bool is_elsewhere(struct guard *g, const struct listener *l, char words[W
 	char one[LISTENER_TEXT], other[LISTENER_TEXT];
 
 	for (struct group *group = g->groups; group; group = group->next) {
-		if (group_members(group) || group->like.addr.ss_family != l->addr.ss_family)
+		if (group->like.addr.ss_family != l->addr.ss_family)
+			continue;
+		group_refresh(group);
+		if (group_members(group) || !group_held(group))
 			continue;
 		if (group->like.uid != l->uid)
 			snprintf(words, WORDS,
