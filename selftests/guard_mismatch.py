@@ -9,6 +9,7 @@ Steps, for 0.0.0.0 and 127.0.0.1, for :: and ::1 (IPv6 only), for :: (both famil
  3. it comes back on the other address: it is seen; it is among the strangers, with its address and
     words that name both, or is guarded apart; 50 are still held, none was reset or answered
  4. it ends and comes back on the first address: all 50 are answered
+ 5. it ends with nobody queued, and comes back on the other address: it is guarded there
 """
 import signal
 
@@ -63,6 +64,9 @@ def mismatch(g, right, other, at):
     g.stop(wrong, signal.SIGKILL)
     back = g.unguarded(*argv(*right))
     result.update(crowd.finish(), by_new=crowd.by[back.pid])
+    g.stop(back, signal.SIGKILL)
+    back = g.unguarded(*argv(*other))
+    result["moved"] = seen(g, back.pid)["why"]
     g.all_off()
     g.stop(back)
     wait_for("the server to be gone", lambda: not g.queues())
@@ -70,6 +74,7 @@ def mismatch(g, right, other, at):
              all(f"{w[0]}" in said["why"] for w in (right, other))) and other[0] in said["address"]
     result["ok"] = (result["control_resets"] == CLIENTS and words and
                     result["held"] == CLIENTS and not any(result["early"].values()) and
+                    result["moved"] == "apart" and
                     result["answered"] == result["by_new"] == CLIENTS and not result["resets"])
     return result
 

@@ -14,6 +14,8 @@ Steps, over IPv4 and IPv6 together:
  5. control: the same, not guarded: resets
  6. four processes again, and two that are no kin of theirs, all running: --pid of one of them makes
     all members, of one generation; under load all six answer
+ 7. a server with 56 listeners, which is all that there is room for, and another beside it with 40, which
+    finds none: when the first ends, they are members
 """
 import os
 import signal
@@ -26,6 +28,19 @@ import servers
 CLIENTS = 100  # of each family
 OF_ONE = 20
 WORKERS = 4
+PLACES = 56
+NEXT = 40
+MANY = """
+import socket, sys, time
+kept = []
+for _ in range(int(sys.argv[3])):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind((sys.argv[1], int(sys.argv[2])))
+    s.listen(16)
+    kept.append(s)
+time.sleep(1000)
+"""
 
 
 def both(g, count, again=False):
@@ -166,6 +181,23 @@ def by_one(g):
     return result
 
 
+def full(g):
+    """Members with the first server, and after it."""
+    argv = "/usr/bin/python3", "-c", MANY, LOCAL[4], str(PORT)
+    first = g.unguarded(*argv, str(PLACES))
+    g.wait_listening(count=PLACES)
+    g.attach(first.pid)
+    after = g.apart(*argv, str(NEXT))
+    wait_for("those without a place to be seen", lambda: g.one()["strangers"])
+    result = [len(g.one()["members"])]
+    g.stop(first, signal.SIGKILL)
+    g.wait_member(after.pid, members=NEXT)
+    result.append(len(g.one()["strangers"]))
+    off(g)
+    after.kill()
+    return result
+
+
 def test(g):
     r = {"control_nginx": control_nginx(g), "nginx": guarded_nginx(g)}
     p = g.unguarded(*forks(g))
@@ -181,6 +213,7 @@ def test(g):
     g.stop(p, signal.SIGKILL)
     wait_for("the workers to be gone", lambda: not g.queues())
     r["by_one"] = by_one(g)
+    r["full"] = full(g)
     reloaded, crash, forked = r["nginx"]["reload"], r["nginx"]["crash"], r["forks"]
     checks = {
         "members": not r["nginx"]["strangers"],
@@ -195,6 +228,7 @@ def test(g):
         "alive": r["counts"]["alive"] >= OF_ONE and not r["counts"]["cancelled"],
         "by_one": r["by_one"]["by"] == WORKERS + 2 and not r["by_one"]["refused"] and
         r["by_one"]["generations"] == [1] * (WORKERS + 2),
+        "full": r["full"] == [PLACES, 0],
         "control_one": r["control_forks"]["resets"] >= OF_ONE}
     return {"ok": all(checks.values()), "wrong": [k for k, ok in checks.items() if not ok],
             "answered": crash["answered"], "moved_to_others": forked["queued"],

@@ -159,7 +159,7 @@ static json_t *take_running(struct daemon *d, const json_t *pids, const json_t *
 	for (struct guard *g = d->guards; g; g = g->next)
 		if (g->taken) {
 			g->taken = false;
-			guard_meet_siblings(g);
+			guard_meet_siblings(g, true);
 		}
 	store_state(d);
 	none = !json_array_size(s.guarded);

@@ -62,6 +62,7 @@ static void forget(struct group *g, uint32_t slot)
 {
 	g->slots[slot].weight = 0;
 	g->members[slot].cookie = 0;
+	g->guard->left = true;
 }
 
 static int put(struct group *g, uint32_t slot, int fd)

@@ -101,7 +101,10 @@ static bool is_elsewhere(struct guard *g, const struct listener *l, char words[W
 	char one[LISTENER_TEXT], other[LISTENER_TEXT];
 
 	for (struct group *group = g->groups; group; group = group->next) {
-		if (group_members(group) || group->like.addr.ss_family != l->addr.ss_family)
+		if (group->like.addr.ss_family != l->addr.ss_family)
+			continue;
+		group_refresh(group);
+		if (group_members(group) || !group_held(group))
 			continue;
 		if (group->like.uid != l->uid)
 			snprintf(words, WORDS,
@@ -264,20 +267,37 @@ static bool is_program(const struct guard *g, const char *program)
 	return false;
 }
 
+struct siblings {
+	struct guard *guard;
+	bool beside;
+};
+
 static void on_process(pid_t pid, void *data)
 {
-	struct guard *g = data;
+	const struct siblings *s = data;
 	char program[PATH];
 
-	if (inspect_program(pid, program) || !is_program(g, program))
+	if (inspect_program(pid, program) || !is_program(s->guard, program))
 		return;
-	g->newest = pid; /* who has shared until now goes on to: one generation, whoever has forked them */
-	inspect(pid, g->at.port, on_sibling, g);
+	if (s->beside)
+		s->guard->newest = pid; /* one generation, whoever has forked them */
+	inspect(pid, s->guard->at.port, on_sibling, s->guard);
 }
 
-void guard_meet_siblings(struct guard *g)
+void guard_meet_siblings(struct guard *g, bool beside)
 {
-	scan_each(g, on_process, g);
+	struct siblings s = { g, beside };
+
+	scan_each(g, on_process, &s);
+}
+
+void guard_meet_again(struct guard *g)
+{
+	if (g->left && g->n_strangers) {
+		guard_meet_siblings(g, false);
+		store_state(g->d);
+	}
+	g->left = false;
 }
 
 void guard_refresh(struct guard *g)

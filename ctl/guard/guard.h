@@ -103,6 +103,7 @@ struct guard {
 	bool wait;  /* a new generation takes nothing until it is told to */
 	bool mixed; /* what one kind has not accepted, another may */
 	bool taken; /* one that ran has joined, and its siblings are not looked for yet */
+	bool left;  /* one has left its place since it was looked for who found none */
 	pid_t newest, parent; /* a process of that generation, and its parent */
 	struct group *groups;
 	struct stranger strangers[STRANGERS];
@@ -235,8 +236,10 @@ struct guard *guard_add(struct daemon *d, const struct listener_port *at, int ne
 /* A process listens on the guard's port: its listeners join, or are strangers. */
 void guard_meet(struct guard *g, pid_t pid);
 /* The same for other processes of the program that listen where one has joined: who is no member there
- * is given nothing. */
-void guard_meet_siblings(struct guard *g);
+ * is given nothing. beside: who has shared with it until now, and is of its generation. */
+void guard_meet_siblings(struct guard *g, bool beside);
+/* Who found no place is met again where one has become free. */
+void guard_meet_again(struct guard *g);
 /* A listener joins. 0 or -errno, and why in words. */
 int guard_take(struct guard *g, const struct listener *l, char words[WORDS]);
 /* The same, and from now on its program's may join there. */

@@ -19,11 +19,13 @@ static int on_refresh(sd_event_source *s, uint64_t usec, void *data)
 
 	(void)usec;
 	arrive_meet(d);
-	for (struct guard *g = d->guards; g; g = g->next)
+	for (struct guard *g = d->guards; g; g = g->next) {
 		for (struct group *group = g->groups; group; group = group->next) {
 			group_refresh(group);
 			wake_all(group); /* a listener that closes is told of before its queue moves */
 		}
+		guard_meet_again(g);
+	}
 	sd_event_source_set_time_relative(s, REFRESH_US);
 	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }
