@@ -25,7 +25,7 @@ from net import wait_for
 import servers
 
 CLIENTS = 20
-COPY = 1 << 20  # octets of one of the two copies of the state
+COPY = 8 << 20  # octets of one of the two copies of the state
 # what an agent says, sent by a process of another user's; how many were taken
 SAY = """
 import array, json, os, socket, sys

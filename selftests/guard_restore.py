@@ -9,12 +9,14 @@ Steps, over IPv4 and IPv6:
  2. the first is killed with 10 in its queue: all 10 are answered by the next
  3. a guarded server; agent and keeper are killed in one moment, their program stays at its group:
     --pid guards it again, and a crash loses none of 10
+ 4. no more descriptors can be kept than two addresses have: a third server is refused in words, and
+    left as it was; the first loses none of 10. Control: the third is guarded where there is room
 """
 import os
 import signal
 import socket
 
-from guard import LOCAL, PORT, alive, kill_both, on_guard
+from guard import LOCAL, PORT, alive, kill_both, on_guard, reuse
 from net import wait_for
 import servers
 
@@ -74,10 +76,33 @@ def orphaned(g, family):
     return died_and_back(g, family, p)
 
 
+def full(g, family, limit="kept-max=20"):
+    """What the third is told, its SO_REUSEPORT then, and guards of its port; the first one's answered."""
+    os.environ.update({"FERRY_FAULT": limit} if limit else {})
+    try:
+        p, other = running(g, family), running(g, family, PORT + 1)
+        third = g.unguarded(*servers.python(LOCAL[family], PORT + 2))
+        g.wait_listening(PORT + 2)
+        code, answer = g.ferry("--pid", third.pid, check=False)
+        found = [code, "20 descriptors are kept" in answer.get("text", ""), reuse(third.pid),
+                 len(g.guards(PORT + 2))]
+    finally:
+        os.environ.pop("FERRY_FAULT", None)
+    answered = died_and_back(g, family, p)
+    for server in (other, third):
+        g.stop(server, signal.SIGKILL)
+    return found, answered
+
+
 def test(g):
     rows = {f"without_{n}_v{f}": without(g, f, n) for n in NAMES for f in (4, 6)}
     rows.update({f"orphaned_v{f}": orphaned(g, f) for f in (4, 6)})
-    return {"ok": all(n == CLIENTS for n in rows.values()), **rows}
+    told = {f: full(g, f) for f in (4, 6)}
+    control = {f: full(g, f, "") for f in (4, 6)}
+    good = (all(n == CLIENTS for n in rows.values()) and
+            all(r == ([1, True, [0], 0], CLIENTS) for r in told.values()) and
+            all(r == ([0, False, [1], 1], CLIENTS) for r in control.values()))
+    return {"ok": good, **rows, "full": told, "control": control}
 
 
 def main():

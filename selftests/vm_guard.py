@@ -45,7 +45,7 @@ pid() { systemctl show -p MainPID --value ${1:-ferry-guard}; }
 def files():
     with open(f"{ROOT}/tools/systemd/{UNIT}", encoding="ascii") as f:
         unit = f.read()
-    without = unit.replace("FileDescriptorStoreMax=4096", "FileDescriptorStoreMax=0")
+    without = unit.replace("FileDescriptorStoreMax=8256", "FileDescriptorStoreMax=0")
     return {"/usr/local/sbin/ferry-guard": f"{BUILD}/ferry-guard", "/usr/bin/ferry": f"{BUILD}/ferry",
             "/usr/bin/busybox": "/bin/busybox", "/srv/index.html": b"file\n",
             "/etc/ferry/guard.conf": b"[guard web]\nport = 8080\nprogram = /usr/bin/busybox\n",

@@ -27,7 +27,8 @@
 	X(KEEP_RIGHTS, "keep-rights")           /* the capabilities of the start are kept */      \
 	X(WITNESS_ANY, "witness-any") /* what ends in a task that closes is taken for lost */     \
 	X(FORGETS, "kernel-forgets")  /* the kernel is taken for one that wakes nobody */         \
-	X(NO_WAKE, "no-wake")         /* and nobody else does */
+	X(NO_WAKE, "no-wake")         /* and nobody else does */                                  \
+	X(KEPT_MAX, "kept-max")       /* so many descriptors are kept for the next ferry-guard */
 
 enum fault {
 #define X(id, name) FAULT_##id,

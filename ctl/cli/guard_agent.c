@@ -11,7 +11,7 @@
 
 #define DEFAULT_SOCKET "/run/ferry/guard.sock"
 #define START_MS 10000
-#define ANSWER_MS 20000
+#define ANSWER_MS 120000 /* a server of hundreds of addresses is some seconds' work */
 #define TRIES 5
 
 /* The agent, beside this program or in the path, in the background and of nobody's terminal. */

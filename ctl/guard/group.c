@@ -154,7 +154,7 @@ static struct hold *hold_for(struct group *g, const struct listener *l, char wor
 		store_drop_hold(room);
 		hold_close(room);
 	}
-	if (hold_open(room, l, words))
+	if (!store_has_room(g->guard->d, 2, words) || hold_open(room, l, words))
 		return NULL;
 	if (hold_use(room, 0)) {
 		snprintf(words, WORDS, "a holder does not go into its map: %s", strerror(errno));

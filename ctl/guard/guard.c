@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "guard/guard.h"
+#include "guard/store.h"
 
 struct guard *guard_find(struct daemon *d, const struct listener_port *at)
 {
@@ -146,6 +147,8 @@ static int found_group(struct guard *g, const struct listener *l, char words[WOR
 				       "same --socket ends that", other);
 		return -EBUSY;
 	}
+	if (!store_has_room(g->d, GROUP_FDS + 2, words))
+		return -ENOSPC;
 	arrive_set(g->d, &g->at, false); /* or its holder would be stopped, too */
 	r = group_open(g, l, &group, words);
 	if (r)

@@ -261,8 +261,12 @@ void scan_members(struct group *g,
 pid_t scan_agent(struct daemon *d, const struct listener *l);
 void guard_remove(struct guard *g);
 
-/* store.c: descriptors outlive the agent with a keeper, or systemd. */
+/* store.c, restore.c: descriptors outlive the agent with a keeper, or systemd. */
 int store_open(struct daemon *d);
+/* Whether n more descriptors can be kept. */
+#define KEPT_MAX 8192 /* their names go into one string of an environment: 128 KiB */
+#define KEPT_OWN 64   /* those of the agent itself, beside these */
+bool store_has_room(const struct daemon *d, unsigned int n, char words[WORDS]);
 void store_put(const char *name, int fd);
 void store_drop(const char *name);
 void store_guard(struct guard *g);
@@ -271,7 +275,6 @@ void store_group(struct group *g);
 void store_drop_group(struct group *g);
 void store_hold(struct hold *h);
 void store_drop_hold(struct hold *h);
-void store_witness(struct daemon *d);
 void store_state(struct daemon *d);
 /* What an earlier agent has left. 1: it was there, 0: nothing was, -errno. */
 int store_restore(struct daemon *d);

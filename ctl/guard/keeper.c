@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "guard/guard.h"
 
-#define KEPT 4096
+#define KEPT (KEPT_MAX + KEPT_OWN)
 #define NAME 64
 #define FIRST 3 /* SD_LISTEN_FDS_START */
 #define PAUSE_MS 20 /* before an agent is started again; twice as long each time, */

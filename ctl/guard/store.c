@@ -12,14 +12,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <systemd/sd-daemon.h>
+#include "base/fault.h"
 #include "base/log.h"
 #include "guard/guard.h"
+#include "guard/store.h"
 
-#define STATE_MAX 0x100000 /* octets of one of the two */
-#define STATE_LAYOUT 2 /* of what is in it, and in the maps of include/ferry/listener.h */
-
-static int state_fd = -1;
-static uint64_t turn; /* of the state written last; odd ones are the second */
+struct store store = { .fd = -1 };
 
 void store_put(const char *name, int fd)
 {
@@ -39,7 +37,7 @@ void store_drop(const char *name)
 static void each_of_hold(struct hold *h, void (*call)(const char *name, int *fd))
 {
 	for (int i = 0; i < 2; i++) {
-		char name[64];
+		char name[STORE_NAME];
 
 		snprintf(name, sizeof(name), "%u-hold%u%d", h->group->number, h->kind, i);
 		call(name, &h->fd[i]);
@@ -47,7 +45,7 @@ static void each_of_hold(struct hold *h, void (*call)(const char *name, int *fd)
 }
 
 /* The descriptors of a group by the names that they have there. */
-static void each(struct group *g, void (*call)(const char *name, int *fd))
+void store_each(struct group *g, void (*call)(const char *name, int *fd))
 {
 	const struct {
 		const char *name;
@@ -58,7 +56,7 @@ static void each(struct group *g, void (*call)(const char *name, int *fd))
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(rows); i++) {
-		char name[64];
+		char name[STORE_NAME];
 
 		snprintf(name, sizeof(name), "%u-%s", g->number, rows[i].name);
 		call(name, rows[i].fd);
@@ -80,13 +78,13 @@ static void drop_one(const char *name, int *fd)
 
 void store_group(struct group *g)
 {
-	each(g, put_one);
+	store_each(g, put_one);
 	store_state(g->guard->d);
 }
 
 void store_drop_group(struct group *g)
 {
-	each(g, drop_one);
+	store_each(g, drop_one);
 }
 
 void store_hold(struct hold *h)
@@ -99,7 +97,6 @@ void store_drop_hold(struct hold *h)
 	each_of_hold(h, drop_one);
 }
 
-/* Numbers, and back. */
 static json_t *numbers(const void *values, size_t n)
 {
 	const uint64_t *v = values;
@@ -108,14 +105,6 @@ static json_t *numbers(const void *values, size_t n)
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(rows, json_integer((json_int_t)v[i]));
 	return rows;
-}
-
-static void restore_numbers(const json_t *rows, void *values, size_t n)
-{
-	uint64_t *v = values;
-
-	for (size_t i = 0; i < n; i++)
-		v[i] = (uint64_t)json_integer_value(json_array_get(rows, i));
 }
 
 static json_t *group_state(const struct group *g)
@@ -130,30 +119,30 @@ static json_t *group_state(const struct group *g)
 						(int)g->members[i].pid, "cookie",
 						(json_int_t)g->members[i].cookie, "late",
 						g->members[i].late));
-	return json_pack("{s:i,s:s,s:o,s:o,s:o}", "number", (int)g->number, "program", g->registered, "members", pids, "before",
-			 numbers(g->before, WITNESS_COUNT), "counted",
+	return json_pack("{s:i,s:s,s:o,s:o,s:o}", "number", (int)g->number, "program", g->registered,
+			 "members", pids, "before", numbers(g->before, WITNESS_COUNT), "counted",
 			 numbers(g->counted, LISTENER_COUNT));
 }
 
-static const char *netns_name(const struct guard *g, char name[64])
+const char *store_netns_name(const struct guard *g, char name[STORE_NAME])
 {
-	snprintf(name, 64, "netns-%llu-%u", (unsigned long long)g->at.netns, g->at.port);
+	snprintf(name, STORE_NAME, "netns-%llu-%u", (unsigned long long)g->at.netns, g->at.port);
 	return name;
 }
 
 void store_guard(struct guard *g)
 {
-	char name[64];
+	char name[STORE_NAME];
 
-	store_put(netns_name(g, name), g->netns);
+	store_put(store_netns_name(g, name), g->netns);
 	store_state(g->d);
 }
 
 void store_drop_guard(struct guard *g)
 {
-	char name[64];
+	char name[STORE_NAME];
 
-	store_drop(netns_name(g, name));
+	store_drop(store_netns_name(g, name));
 }
 
 static json_t *guard_state(const struct guard *g)
@@ -176,60 +165,33 @@ void store_state(struct daemon *d)
 
 	for (const struct guard *g = d->guards; g; g = g->next)
 		json_array_append_new(guards, guard_state(g));
-	turn++;
-	all = json_pack("{s:I,s:i,s:i,s:o,s:I}", "turn", (json_int_t)turn, "layout", STATE_LAYOUT,
-			"numbers", (int)d->numbers, "guards", guards, "end", (json_int_t)turn);
+	store.turn++;
+	all = json_pack("{s:I,s:i,s:i,s:o,s:I}", "turn", (json_int_t)store.turn, "layout", STATE_LAYOUT,
+			"numbers", (int)d->numbers, "guards", guards, "end", (json_int_t)store.turn);
 	text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);
 	size = text ? strlen(text) + 1 : 0;
-	if (size > STATE_MAX ||
-	    pwrite(state_fd, text, size, (off_t)(turn % 2) * STATE_MAX) != (ssize_t)size)
-		log_error("the state cannot be kept: %s", strerror(errno));
-}
-
-/* One of the two; NULL where it is not whole. */
-static json_t *read_one(int which)
-{
-	_cleanup_free_ char *text = calloc(1, STATE_MAX + 1);
-	json_t *o = NULL, *first;
-
-	if (text && pread(state_fd, text, STATE_MAX, (off_t)which * STATE_MAX) > 0)
-		o = json_loads(text, 0, NULL);
-	first = json_object_get(o, "turn");
-	if (!first || json_integer_value(first) != json_integer_value(json_object_get(o, "end"))) {
-		json_decref(o);
-		return NULL;
+	if (!size || size > STATE_MAX) {
+		log_error("the state cannot be kept: of %zu octets, more than %d", size, STATE_MAX);
+		return;
 	}
-	return o;
-}
-
-static uint64_t turn_of(const json_t *state)
-{
-	return (uint64_t)json_integer_value(json_object_get(state, "turn"));
-}
-
-static json_t *read_state(void)
-{
-	json_t *one = read_one(0), *other = read_one(1);
-	bool first = turn_of(one) > turn_of(other);
-
-	json_decref(first ? other : one);
-	return first ? one : other;
+	if (pwrite(store.fd, text, size, (off_t)(store.turn % 2) * STATE_MAX) != (ssize_t)size)
+		log_error("the state cannot be kept: %s", strerror(errno));
 }
 
 int store_open(struct daemon *d)
 {
-	state_fd = memfd_create("ferry-guard", MFD_CLOEXEC);
-	if (state_fd < 0)
+	store.fd = memfd_create("ferry-guard", MFD_CLOEXEC);
+	if (store.fd < 0)
 		return -errno;
 	store_state(d);
 	return 0;
 }
 
 /* Those of the agent itself. */
-static void each_own(struct daemon *d, void (*call)(const char *name, int *fd))
+void store_each_own(struct daemon *d, void (*call)(const char *name, int *fd))
 {
-	call("state", &state_fd);
+	call("state", &store.fd);
 	call("command", &d->listener);
 	call("ports", &d->ports);
 	call("unmet", &d->unmet);
@@ -238,16 +200,35 @@ static void each_own(struct daemon *d, void (*call)(const char *name, int *fd))
 	call("bind6", &d->links[1]);
 	call("states", &d->links[2]);
 	for (int i = 0; i < LEDGER_FD_COUNT; i++) {
-		char name[64];
+		char name[STORE_NAME];
 
 		snprintf(name, sizeof(name), "witness-%s", ledger_fd_names[i]);
 		call(name, &d->ledger.fd[i]);
 	}
 }
 
+bool store_has_room(const struct daemon *d, unsigned int n, char words[WORDS])
+{
+	unsigned int max = fault(FAULT_KEPT_MAX) ? fault(FAULT_KEPT_MAX) : KEPT_MAX;
+
+	for (const struct guard *g = d->guards; g; g = g->next) {
+		n++;
+		for (const struct group *group = g->groups; group; group = group->next) {
+			n += GROUP_FDS;
+			for (int i = 0; i < LISTENER_KINDS; i++)
+				n += hold_exists(&group->hold[i]) ? 2 : 0;
+		}
+	}
+	if (n <= max)
+		return true;
+	snprintf(words, WORDS, "%u descriptors are kept already, and an agent's end would lose what is beyond: "
+			       "take other ports off (ferry guard off --port P)", max);
+	return false;
+}
+
 void store_all(struct daemon *d)
 {
-	each_own(d, put_one);
+	store_each_own(d, put_one);
 	for (struct guard *g = d->guards; g; g = g->next) {
 		store_guard(g);
 		for (struct group *group = g->groups; group; group = group->next)
@@ -255,180 +236,3 @@ void store_all(struct daemon *d)
 	}
 }
 
-static char **names;
-static int given;
-
-/* A descriptor of that name, once. */
-static int take(const char *name)
-{
-	for (int i = 0; i < given; i++)
-		if (names[i] && !strcmp(names[i], name)) {
-			names[i][0] = 0;
-			fcntl(SD_LISTEN_FDS_START + i, F_SETFD, FD_CLOEXEC);
-			return SD_LISTEN_FDS_START + i;
-		}
-	return -1;
-}
-
-static void take_one(const char *name, int *fd)
-{
-	*fd = take(name);
-}
-
-static const char *words_of(const json_t *row, const char *key)
-{
-	const char *text = json_string_value(json_object_get(row, key));
-
-	return text ? text : "";
-}
-
-static void restore_member(struct group *g, const json_t *row)
-{
-	json_int_t slot = json_integer_value(json_object_get(row, "slot"));
-	struct member *m;
-
-	if (slot < LISTENER_FIRST || slot >= LISTENER_SLOTS)
-		return;
-	m = &g->members[slot];
-	m->cookie = (uint64_t)json_integer_value(json_object_get(row, "cookie"));
-	m->pid = (pid_t)json_integer_value(json_object_get(row, "pid"));
-	m->late = json_is_true(json_object_get(row, "late"));
-	m->asleep = true; /* an earlier agent may not have come to wake it */
-	snprintf(m->comm, COMM, "%s", words_of(row, "comm"));
-}
-
-/* The address and user of the holders. */
-static int restore_like(struct group *g)
-{
-	for (const struct hold *h = g->hold; h < g->hold + LISTENER_KINDS; h++)
-		if (hold_exists(h))
-			return inspect_fd(h->fd[h->active], 0, &g->like);
-	return -ENOENT;
-}
-
-/* Of one that is not whole, the agent has died while it was opened or closed: nobody is held there. */
-static void restore_hold(struct hold *h)
-{
-	if ((h->fd[0] < 0 && h->fd[1] < 0) ||
-	    (h->fd[0] >= 0 && h->fd[1] >= 0 && !hold_restore(h)))
-		return;
-	store_drop_hold(h);
-	hold_close(h);
-}
-
-/* Of a group that cannot be restored: its servers are met anew, see main.c. */
-static void abandon(struct group *g, int r)
-{
-	log_error("what an earlier agent has left of port %u cannot be used: %s", g->guard->at.port,
-		  strerror(-r));
-	memset(g->before, 0, sizeof(g->before)); /* nor has it an account */
-	memset(g->counted, 0, sizeof(g->counted));
-	g->guard->groups = g->next;
-	store_drop_group(g);
-	group_close(g);
-}
-
-static void restore_group(struct guard *guard, const json_t *row)
-{
-	struct group *g = calloc(1, sizeof(*g));
-	json_t *member;
-	size_t i;
-	int r;
-
-	if (!g)
-		return;
-	g->guard = guard;
-	g->number = (unsigned int)json_integer_value(json_object_get(row, "number"));
-	for (i = 0; i < LISTENER_KINDS; i++)
-		g->hold[i] = (struct hold){ .group = g, .kind = (uint32_t)i };
-	snprintf(g->registered, sizeof(g->registered), "%s", words_of(row, "program"));
-	each(g, take_one);
-	g->next = guard->groups;
-	guard->groups = g;
-	restore_numbers(json_object_get(row, "before"), g->before, WITNESS_COUNT);
-	restore_numbers(json_object_get(row, "counted"), g->counted, LISTENER_COUNT);
-	r = g->program < 0 || g->socks < 0 || g->counts < 0 ? -EBADF : group_map(g);
-	for (i = 0; i < LISTENER_KINDS && !r; i++)
-		restore_hold(&g->hold[i]);
-	if (!r)
-		r = restore_like(g);
-	if (r) {
-		abandon(g, r);
-		return;
-	}
-	json_array_foreach(json_object_get(row, "members"), i, member)
-		restore_member(g, member);
-	for (i = LISTENER_FIRST; i < LISTENER_SLOTS; i++)
-		if (!g->members[i].cookie)
-			g->slots[i].weight = 0;
-}
-
-static void restore_guard(struct daemon *d, const json_t *row)
-{
-	struct listener_port at = {
-		.netns = (uint64_t)json_integer_value(json_object_get(row, "netns")),
-		.port = (uint32_t)json_integer_value(json_object_get(row, "port")),
-	};
-	struct guard *g = calloc(1, sizeof(*g));
-	char name[64];
-	json_t *group;
-	size_t i;
-
-	if (!g)
-		return;
-	*g = (struct guard){ .d = d, .at = at, .next = d->guards };
-	g->netns = take(netns_name(g, name));
-	if (g->netns < 0) {
-		log_error("port %u is guarded no more: its network namespace was not kept", at.port);
-		arrive_clear(d, &at);
-		free(g);
-		return;
-	}
-	d->guards = g;
-	g->diag = queues_open(d->netns, g->netns);
-	g->generation = (uint32_t)json_integer_value(json_object_get(row, "generation"));
-	g->newest = (pid_t)json_integer_value(json_object_get(row, "newest"));
-	g->parent = (pid_t)json_integer_value(json_object_get(row, "parent"));
-	g->wait = json_is_true(json_object_get(row, "wait"));
-	g->mixed = json_is_true(json_object_get(row, "mixed"));
-	snprintf(g->program, sizeof(g->program), "%s", words_of(row, "program"));
-	json_array_foreach(json_object_get(row, "groups"), i, group)
-		restore_group(g, group);
-}
-
-static void give_up_the_rest(void)
-{
-	for (int i = 0; i < given; i++)
-		if (names[i] && names[i][0]) {
-			store_drop(names[i]);
-			close(SD_LISTEN_FDS_START + i);
-		}
-}
-
-int store_restore(struct daemon *d)
-{
-	json_t *all, *row;
-	size_t i;
-
-	given = sd_listen_fds_with_names(1, &names);
-	if (given <= 0)
-		return given;
-	each_own(d, take_one);
-	if (state_fd < 0)
-		return 0; /* whatever it is that somebody has handed to us */
-	all = read_state();
-	if (!all)
-		return -EBADMSG;
-	if (json_integer_value(json_object_get(all, "layout")) != STATE_LAYOUT) {
-		json_decref(all);
-		return -EPROTO;
-	}
-	d->numbers = (unsigned int)json_integer_value(json_object_get(all, "numbers"));
-	json_array_foreach(json_object_get(all, "guards"), i, row)
-		restore_guard(d, row);
-	turn = turn_of(all);
-	json_decref(all);
-	give_up_the_rest();
-	witness_restore(d);
-	return 1;
-}
