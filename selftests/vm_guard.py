@@ -159,7 +159,7 @@ def named(guest):
     none, dry, refused = unit["none"], unit["dry"], proxy["refused"]
     checks = {
         "control": unit["control"] == [0, 0],
-        "none": none[0] == 3 and "no process is of the unit nothing.service" in none[1],
+        "none": none[0] == 3 and "no process is of the unit nothing: " in none[1],
         "dry": dry[0] == 0 and "two holders as uid 0 at [::]:8081" in dry[1] and
         not unit["dry_changed"],
         "unit": unit["v4"] == unit["v6"] == QUEUED,

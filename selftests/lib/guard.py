@@ -19,6 +19,8 @@ HOST = "g"
 PORT = 8080
 LOCAL = {4: "127.0.0.1", 6: "::1"}
 ANY = {4: "0.0.0.0", 6: "::"}
+WHY_ENDED = ("TCPAbortOnClose", "TCPAbortOnData", "TCPAbortOnLinger", "TCPAbortOnMemory",
+             "TCPAbortOnTimeout", "EmbryonicRsts", "TCPMigrateReqFailure")
 KINDS = {"prog": "prog_id", "map": "map_id", "link": "link_id"}
 SO_DETACH_REUSEPORT_BPF = 68
 PIDFD_GETFD = 438
@@ -295,6 +297,15 @@ class Guard(Net):
         all of them had been accepted."""
         return self.kernel("TCPAbortOnClose", "TCPAbortOnData")
 
+    def ended(self):
+        """Why the kernel has ended connections here: by its counters, and by the guard's ledger. strays:
+        of the whole machine, those whose handshake ended just as their listener began to close; nobody
+        is asked about these."""
+        rows = [x["ledger"] for x in self.guards()]
+        found = {name: self.kernel(name) for name in WHY_ENDED}
+        found.update({k: sum(r[k] for r in rows) for k in ("lost", "unexplained")})
+        return {**found, "strays": rows[0]["strays"]}
+
     def ends(self, port=PORT):
         """A capture of how the port's connections begin and end."""
         return Capture(self, HOST, "lo", f"(ip and tcp port {port} and tcp[13] & 7 != 0) or "
@@ -349,6 +360,14 @@ class Guard(Net):
             except (Failure, subprocess.TimeoutExpired) as e:
                 print(f"off at the end: {e}", flush=True)
         kill_both(mine(self.path))
+
+
+def explained(resets, why):
+    """Whether so many resets without a FIN before are of connections that a process had accepted and
+    aborted, by the kernel's counters, and strays. One that the process has closed is aborted when more
+    comes (TCPAbortOnData), as a rule after its FIN has left, and at times before."""
+    least = why["TCPAbortOnClose"] + why["strays"]
+    return least <= resets <= least + why["TCPAbortOnData"] and not why["lost"]
 
 
 def kill_both(pids):
