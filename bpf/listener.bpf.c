@@ -3,8 +3,8 @@
  * listener: who of a reuseport group is given a connection. A new one goes to a member of the working
  * generation, by its hash, else to the holder. One that a closed listener has not accepted goes to a
  * member of the same generation that has room, then to one of the working generation, then to any that
- * has room, if nobody is to wait, all of its kind; else to its kind's holder. Where even that is closed the kernel is told
- * that there is nobody.
+ * has room, if nobody is to wait, all of its kind; else to its kind's holder. Where even that is closed
+ * the kernel is told that there is nobody.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

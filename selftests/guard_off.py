@@ -33,11 +33,11 @@ import servers
 CLIENTS = 20
 HOLDERS = 2
 SHARED = """
-import os, socket, sys, time
+import os, signal, socket, sys
 s = socket.create_server((sys.argv[1], int(sys.argv[2])),
                          family=socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
 os.fork()
-time.sleep(1000)
+signal.pause()
 """
 
 

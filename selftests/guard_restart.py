@@ -18,8 +18,7 @@ import signal
 import time
 
 from clients import Clients, sums
-from guard import (ANY, HOST, LOCAL, PORT, children, explained, listeners, on_guard,
-                   reset_at_once)
+from guard import ANY, HOST, LOCAL, PORT, children, listeners, on_guard, reset_at_once
 from net import wait_for
 import servers
 
@@ -175,7 +174,7 @@ def is_right(row, r, plain):
     accepted as a server ends. One whose handshake ends in the instant in which its listener is being
     closed gets a FIN of the kernel's, and is counted as dead."""
     others = [n for k, n in r.items() if k in ("refused", "wrong", "waiting") or k.isupper()]
-    return (not any(others) and explained(r["reset_at_once"], r["why"]) and
+    return (not any(others) and r["reset_at_once"] == r["aborted"] and not r["why"]["lost"] and
             r["resets"] + r["cut"] <= 8 * TIMES and r["counts"]["dead"] <= r["resets"] + r["cut"] and
             not r["counts"]["cancelled"] and (plain["refused"] or not row.has_gap))
 

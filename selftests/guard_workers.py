@@ -31,7 +31,7 @@ WORKERS = 4
 PLACES = 56
 NEXT = 40
 MANY = """
-import socket, sys, time
+import signal, socket, sys
 kept = []
 for _ in range(int(sys.argv[3])):
     s = socket.socket()
@@ -39,7 +39,7 @@ for _ in range(int(sys.argv[3])):
     s.bind((sys.argv[1], int(sys.argv[2])))
     s.listen(16)
     kept.append(s)
-time.sleep(1000)
+signal.pause()
 """
 
 

@@ -25,9 +25,9 @@ import random
 import socket
 
 from guard import HOST, on_guard
-from ledger import LINGER, Server, Watch, enter, forget
-from listeners import COUNTED, FAMILY, drop_acks
-from net import Failure, wait_for
+from ledger import LINGER, Server, Watch, forget
+from listeners import COUNTED, FAMILY, counted, drop_acks
+from net import Failure, enter, wait_for
 
 GUARDED, ALONE, CONTROLS = 800, 200, 20
 FIRST = 9000  # ports that nobody guards
@@ -39,13 +39,6 @@ SUCCESS, FAILURE = COUNTED[:2]
 PLACES = {8100: ("127.0.0.1", (4,)), 8101: ("0.0.0.0", (4,)), 8102: ("::1", (6,)),
           8103: ("::", (4, 6)), 8104: ("::", (6,))}
 LOCAL = {4: "127.0.0.1", 6: "::1"}
-
-
-def netstat():
-    with open("/proc/thread-self/net/netstat") as f:
-        names, values = (f.readline().split()[1:] for _ in range(2))
-    rows = dict(zip(names, map(int, values)))
-    return {name: rows[name] for name in COUNTED}
 
 
 class Agent:
@@ -107,7 +100,7 @@ class Scenario:
         self.requests = []
         self.block = None
         self.before = self.account()
-        self.kernel = netstat()
+        self.kernel = counted()
         self.forced = None
 
     def account(self):
@@ -221,7 +214,7 @@ class Scenario:
         rows = {**after, **(self.forced or {})}
         d = {k: rows[k] - before[k] for k in ("queued", "unexplained", *PARTS)}
         half = 0 if self.forced else after["half_open"] - before["half_open"]
-        now = netstat()
+        now = counted()
         moved, failed = now[SUCCESS] - kernel[SUCCESS], now[FAILURE] - kernel[FAILURE]
         given = d["migrated_alive"] + d["migrated_dead"] + d["held"]
         fates = [("reset" if c.goes == "reset" else c.fate()) for c in self.clients

@@ -23,7 +23,7 @@ import socket
 import threading
 import time
 
-from listeners import ESTABLISHED, PORT, SYN_RECV, Space, queue, sysctl
+from listeners import ESTABLISHED, PORT, SYN_RECV, Space, counted, queue, sysctl
 from net import Net, wait_for
 from wire import FIN, RST, Capture
 
@@ -104,8 +104,8 @@ def overflow(s, abort=0):
     clients = s.clients(12, wait=False)
 
     def dropped(count):
-        wait_for(f"{count} SYNs to be dropped", lambda: s.counters()[DROPS] >= count, every=0.001)
-        return s.counters()
+        wait_for(f"{count} SYNs to be dropped", lambda: counted()[DROPS] >= count, every=0.001)
+        return counted()
 
     first, second = dropped(10), dropped(20)
     states = {"syn_recv": s.states(SYN_RECV), "established": s.states(ESTABLISHED)}
@@ -163,7 +163,7 @@ def halfway(s, by_timer):
     b = s.listener()
     a.close()
     if by_timer and s.migrate:
-        wait_for("the timer to move them", lambda: s.counters()[SUCCESS] + s.counters()[FAILURE] >= 8)
+        wait_for("the timer to move them", lambda: counted()[SUCCESS] + counted()[FAILURE] >= 8)
     elif by_timer:
         wait_for("the timer to end them", lambda: s.states(SYN_RECV) == 0)
     states["syn_recv_then"] = s.states(SYN_RECV)
@@ -314,7 +314,7 @@ def agrees(found, figures):
 def experiment(net, function, family, migrate, published, source):
     with Space(net, family, migrate) as s:
         measured = function(s)
-        counters = s.counters()
+        counters = counted()
     found = {**measured, **counters}
     return {"published": published, "source": source, "measured": measured, "kernel": counters,
             "agrees": agrees(found, published) and agrees(found, source)}

@@ -30,9 +30,9 @@ import signal
 import socket
 import threading
 
-from clients import ABORT, enter, sums
+from clients import ABORT, sums
 from guard import ANY, HOST, LOCAL, children, listeners, on_guard, stop
-from net import Failure, wait_for
+from net import Failure, enter, wait_for
 from policy import (asked, both, count_by, fates, ferry, fill, forked, kill_all, listener, queued,
                     rows, states, weigh)
 import servers
@@ -284,7 +284,7 @@ def choices(g, port, cpu):
     found = {}
 
     def work():
-        enter(g.ns(HOST))
+        enter(f"/run/netns/{g.ns(HOST)}")
         os.sched_setaffinity(0, {cpu})
         for family in (4, 6):
             for source in SOURCES:

@@ -10,15 +10,19 @@ Steps, over IPv4 and IPv6, with a server of Python's that is guarded, and one th
     Unguarded: 100 are reset, as the clients say, and 20 had gone before
  3. the server is started again: the holder is shut down, by ferry-guard's pid; 120 were queued, none
     is lost; the counts say that 100 were alive and 20 dead; 100 clients are answered
+ 4. the agent is killed, then the server, before there is another agent: the ledger of that one has the
+    100, since the same moment. Control: the keeper has lost the witness; it counts anew, and has none
+ 5. the witness cannot be loaded: the guard says since when it does not watch, and no number
 """
 import os
 import signal
 import socket
+import subprocess
 
 from clients import Clients
-from guard import HOST, LOCAL, PORT, on_guard, stop
-from ledger import LINGER, Watch, enter, forget
-from net import wait_for
+from guard import HOST, LOCAL, PORT, alive, on_guard, stop
+from ledger import LINGER, Watch, forget
+from net import enter, wait_for
 import servers
 
 ALIVE, DEAD = 100, 20
@@ -88,6 +92,55 @@ def is_right(guarded, r):
             r["answered"] == ALIVE and r["counts"] == [ALIVE, DEAD, ALL, 0])
 
 
+def through_death(g, family, keeps):
+    """The server is killed while no agent is there, and the keeper keeps the witness or has lost it;
+    what the next agent's ledger says of it."""
+    p = g.guarded(*servers.python(LOCAL[family], PORT))
+    g.wait_member(p.pid)
+    stop(p.pid)
+    crowd = Clients(g.ns(HOST), LOCAL[family], PORT, ALIVE)
+    crowd.wait_sent()
+    g.wait_queued(ALIVE)
+    both, since = g.list(), g.one()["ledger"]["since_ns"]
+    if not keeps:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.connect(g.path + ".keeper")
+            s.send(b"FDSTOREREMOVE=1\nFDNAME=witness-state")
+    stop(both["keeper"])
+    os.kill(both["agent"], signal.SIGKILL)
+    wait_for("the agent to be gone", lambda: not alive(both["agent"]))
+    os.kill(p.pid, signal.SIGKILL)
+    wait_for("the server to be gone", lambda: not alive(p.pid))
+    os.kill(both["keeper"], signal.SIGCONT)
+    wait_for("the next agent", lambda: g.list(False).get("agent", 0) not in (0, both["agent"]))
+    g.wait_held(ALIVE)
+    g.stop(p)  # ferry, which has asked the agent
+    ledger = g.one()["ledger"]
+    again = g.unguarded(*servers.python(LOCAL[family], PORT))
+    answered = crowd.finish()["answered"]
+    g.all_off()
+    g.stop(again)
+    wait_for("the server to be gone", lambda: not g.queues())
+    return {"answered": answered, "same": ledger["since_ns"] == since,
+            **{k: ledger[k] for k in ("watching", "queued", "held", "unexplained")}}
+
+
+def blind(g, family):
+    """What a guard says that cannot count."""
+    os.environ["FERRY_FAULT"] = "no-witness"
+    try:
+        p = g.guarded(*servers.python(LOCAL[family], PORT))
+        g.wait_member(p.pid)
+    finally:
+        del os.environ["FERRY_FAULT"]
+    ledger = g.one()["ledger"]
+    text = subprocess.run(g.argv("list"), capture_output=True, text=True, timeout=10).stdout
+    off = g.all_off()["ledger"]
+    g.stop(p)
+    wait_for("the server to be gone", lambda: not g.queues())
+    return [ledger["watching"], "queued" in ledger, "  not watching since 20" in text, off]
+
+
 def test(g):
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     name, r, wrong = f"f{os.getpid()}", {}, []
@@ -102,12 +155,19 @@ def test(g):
                     if not is_right(guarded, r[row]):
                         wrong.append(row)
             code, _ = watch.stop()
+            dead = {k: [through_death(g, f, k) for f in (4, 6)] for k in (True, False)}
+            unseen = [blind(g, f) for f in (4, 6)]
         finally:
             watch.close()
     finally:
         enter(f"/proc/self/fd/{own}")
         forget(name)
-    return {"ok": not wrong and not code, "wrong": wrong, "rows": r}
+    counted = {"answered": ALIVE, "same": True, "watching": True, "queued": ALIVE, "held": ALIVE,
+               "unexplained": 0}
+    good = (dead[True] == [counted] * 2 and unseen == [[False, False, True, None]] * 2 and
+            all(d["answered"] == ALIVE and not d["same"] and d["queued"] == 0 for d in dead[False]))
+    return {"ok": not wrong and not code and good, "wrong": wrong, "rows": r, "through_death": dead,
+            "blind": unseen}
 
 
 def main():

@@ -26,8 +26,8 @@ import subprocess
 
 from clients import Clients
 from guard import ANY, LOCAL, Guard, children, stop
-from ledger import FERRY, LINGER, Server, Watch, enter, forget, listener, show
-from net import bpffs, wait_for
+from ledger import FERRY, LINGER, Server, Watch, forget, listener, show
+from net import bpffs, enter, wait_for
 import servers
 
 SCENARIOS = 200

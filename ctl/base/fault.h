@@ -28,6 +28,7 @@
 	X(WITNESS_ANY, "witness-any") /* what ends in a task that closes is taken for lost */     \
 	X(FORGETS, "kernel-forgets")  /* the kernel is taken for one that wakes nobody */         \
 	X(NO_WAKE, "no-wake")         /* and nobody else does */                                  \
+	X(NO_WITNESS, "no-witness")   /* the guard's witness cannot be loaded */                  \
 	X(KEPT_MAX, "kept-max")       /* so many descriptors are kept for the next ferry-guard */
 
 enum fault {

@@ -49,6 +49,7 @@ static int start(struct daemon *d)
 		}
 		r = arrive_open(d, words);
 		if (!r) {
+			d->forgets = wake_is_forgotten();
 			witness_start(d);
 			r = store_open(d);
 		}
@@ -57,7 +58,6 @@ static int start(struct daemon *d)
 			return r;
 		}
 	}
-	d->forgets = wake_is_forgotten();
 	if (d->forgets)
 		log_info("this kernel does not wake who is given a connection: ferry does");
 	r = keeper_start(d);

@@ -219,6 +219,7 @@ int store_restore(struct daemon *d)
 		json_decref(all);
 		return -EPROTO;
 	}
+	d->forgets = json_is_true(json_object_get(all, "forgets"));
 	d->numbers = (unsigned int)json_integer_value(json_object_get(all, "numbers"));
 	json_array_foreach(json_object_get(all, "guards"), i, row)
 		restore_guard(d, row);

@@ -166,8 +166,9 @@ void store_state(struct daemon *d)
 	for (const struct guard *g = d->guards; g; g = g->next)
 		json_array_append_new(guards, guard_state(g));
 	store.turn++;
-	all = json_pack("{s:I,s:i,s:i,s:o,s:I}", "turn", (json_int_t)store.turn, "layout", STATE_LAYOUT,
-			"numbers", (int)d->numbers, "guards", guards, "end", (json_int_t)store.turn);
+	all = json_pack("{s:I,s:i,s:i,s:b,s:o,s:I}", "turn", (json_int_t)store.turn, "layout",
+			STATE_LAYOUT, "numbers", (int)d->numbers, "forgets", d->forgets, "guards",
+			guards, "end", (json_int_t)store.turn);
 	text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);
 	size = text ? strlen(text) + 1 : 0;

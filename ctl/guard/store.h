@@ -6,7 +6,7 @@
 #include "guard/guard.h"
 
 #define STATE_MAX 0x800000 /* octets of one of the two copies: 1024 ports with all their listeners */
-#define STATE_LAYOUT 2 /* of what is in it, and in the maps of include/ferry/listener.h */
+#define STATE_LAYOUT 3 /* of what is in it, and in the maps of include/ferry/listener.h */
 #define STORE_NAME 64
 #define GROUP_FDS 5 /* of a group, without its holders */
 

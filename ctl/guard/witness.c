@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The account of what a guard was there for: its program's counts and the witness's; see guard.h. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/fault.h"
 #include "base/log.h"
 #include "guard/guard.h"
 
@@ -17,12 +19,12 @@ static void on_close(const struct witness_close *c, void *data)
 
 void witness_start(struct daemon *d)
 {
-	int r = ledger_open(&d->ledger, NULL, false);
+	int r = fault(FAULT_NO_WITNESS) ? -EPERM : ledger_open(&d->ledger, NULL, false);
 
 	if (!r && (r = ledger_start(&d->ledger)))
 		ledger_close(&d->ledger);
 	d->watching = !r;
-	d->since = boottime_ns();
+	d->since = r ? boottime_ns() : d->ledger.state->begun;
 	if (r)
 		log_warning("what is lost will not be seen: %s", d->ledger.error);
 }

@@ -5,29 +5,17 @@ with what it asked for, refused, reset, cut (closed before the answer was whole)
 that yet. One thread serves all of them, by epoll.
 """
 import collections
-import ctypes
 import errno
-import os
 import re
 import select
 import socket
 import struct
 import threading
 
-from net import Failure, wait_for
+from net import Failure, enter, wait_for
 
-CLONE_NEWNET = 0x40000000
 ABORT = struct.pack("ii", 1, 0)  # a struct linger: close() resets
 FILE = b"file\n"  # what a server of files has at "/"
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def enter(namespace):
-    """This thread, until it ends."""
-    fd = os.open(f"/run/netns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
-    if libc.setns(fd, CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "setns")
-    os.close(fd)
 
 
 class Connection:
@@ -89,7 +77,7 @@ class Clients(threading.Thread):
 
     def run(self):
         try:
-            enter(self.namespace)
+            enter(f"/run/netns/{self.namespace}")
             self.serve()
         except Exception as e:  # whoever waits hears of it
             self.failure = e

@@ -12,7 +12,7 @@ import socket
 import subprocess
 
 from clients import Clients
-from net import BUILD, Failure, Net, run, wait_for
+from net import BUILD, Failure, Net, counters, run, wait_for
 from wire import FIN, RST, SYN, Capture
 
 HOST = "g"
@@ -285,11 +285,8 @@ class Guard(Net):
 
     def kernel(self, *names):
         """The sum of these counters of the namespace's TCP."""
-        found = {}
-        for path in ("/proc/net/netstat", "/proc/net/snmp"):
-            rows = [r.split() for r in self.at(HOST, "cat", path).stdout.splitlines()]
-            for heads, values in zip(rows[::2], rows[1::2]):
-                found.update(zip(heads[1:], map(int, values[1:])))
+        rows = counters(*(self.at(HOST, "cat", f"/proc/net/{f}").stdout for f in ("snmp", "netstat")))
+        found = {name.partition(".")[2]: n for name, n in rows.items()}
         return sum(found[n] for n in names)
 
     def aborted(self):
@@ -360,14 +357,6 @@ class Guard(Net):
             except (Failure, subprocess.TimeoutExpired) as e:
                 print(f"off at the end: {e}", flush=True)
         kill_both(mine(self.path))
-
-
-def explained(resets, why):
-    """Whether so many resets without a FIN before are of connections that a process had accepted and
-    aborted, by the kernel's counters, and strays. One that the process has closed is aborted when more
-    comes (TCPAbortOnData), as a rule after its FIN has left, and at times before."""
-    least = why["TCPAbortOnClose"] + why["strays"]
-    return least <= resets <= least + why["TCPAbortOnData"] and not why["lost"]
 
 
 def kill_both(pids):

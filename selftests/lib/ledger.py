@@ -3,7 +3,6 @@
 A `ferry watch` and what it says, and a server whose queues a test fills: forked here, so that it
 has its listeners to itself. Both in the network namespace that the calling process is in.
 """
-import ctypes
 import json
 import os
 import select
@@ -19,19 +18,7 @@ FERRY = f"{BUILD}/ferry"
 PINS = "/sys/fs/bpf/ferry-witness"
 SO_NETNS_COOKIE = 71
 TCPI_UNACKED = 24  # of a listener: how many are queued
-CLONE_NEWNET = 0x40000000
 LINGER = struct.pack("ii", 1, 0)
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def enter(path):
-    """The calling thread, and what it starts from here on."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if libc.setns(fd, CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), f"setns {path}")
-    finally:
-        os.close(fd)
 
 
 def netns_cookie():

@@ -3,33 +3,28 @@
 Listeners and clients in a network namespace of their own, in this process: who is queued where, and
 what becomes of each client. Nothing here knows what ferry is.
 """
-import ctypes
 import os
 import select
 import socket
 import struct
 import time
 
-from net import wait_for
+from net import counters, enter, wait_for
 from pins import link_xdp, load_xdp
 
 PORT = 8000
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
 FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 ESTABLISHED, SYN_RECV = 1, 3
-CLONE_NEWNET = 0x40000000
 COUNTED = ("TCPMigrateReqSuccess", "TCPMigrateReqFailure", "ListenOverflows", "ListenDrops")
 LINGER_RESET = struct.pack("ii", 1, 0)
 
 
-def enter(fd):
-    if ctypes.CDLL(None, use_errno=True).setns(fd, CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "setns")
-    os.close(fd)
-
-
-def namespace(path):
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def counted():
+    """The kernel's counters of what becomes of queues, in this thread's namespace."""
+    with open("/proc/thread-self/net/netstat") as f:
+        rows = counters(f.read())
+    return {name: rows[f"TcpExt.{name}"] for name in COUNTED}
 
 
 def sysctl(name, value):
@@ -73,15 +68,16 @@ class Space:
 
     def __enter__(self):
         self.net.add(self.host)
-        self.back = namespace("/proc/thread-self/ns/net")
-        enter(namespace(f"/run/netns/{self.net.ns(self.host)}"))
+        self.back = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        enter(f"/run/netns/{self.net.ns(self.host)}")
         sysctl("tcp_migrate_req", int(self.migrate))
         return self
 
     def __exit__(self, *_):
         for s in self.sockets:
             s.close()
-        enter(self.back)
+        enter(f"/proc/thread-self/fd/{self.back}")
+        os.close(self.back)
         self.net.delete(self.host)
 
     def keep(self, s):
@@ -186,12 +182,6 @@ class Space:
         with open(f"/proc/thread-self/net/tcp{'6' if self.family == 6 else ''}") as f:
             rows = [line.split() for line in f.readlines()[1:]]
         return sum(int(r[1].split(":")[1], 16) == port and int(r[3], 16) == state for r in rows)
-
-    def counters(self):
-        with open("/proc/thread-self/net/netstat") as f:
-            names, values = (f.readline().split()[1:] for _ in range(2))
-        rows = dict(zip(names, map(int, values)))
-        return {name: rows[name] for name in COUNTED}
 
     def no_acks(self):
         return drop_acks(self.family)

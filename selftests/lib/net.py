@@ -8,6 +8,7 @@ The topology that the end-to-end tests run on: four hosts and a switch, each a n
 Every name carries the run's pid, so that two runs can share a machine. What is made is taken away
 by close(), whatever happened in between. Nothing here knows what a move is.
 """
+import ctypes
 import json
 import os
 import shutil
@@ -25,6 +26,8 @@ GATEWAY = {4: "198.51.100.1", 6: "2001:db8:c::1"}
 FABRIC = {"a": ("192.0.2.1", "2001:db8:f::1"), "b": ("192.0.2.2", "2001:db8:f::2"),
           "i": ("192.0.2.3", "2001:db8:f::3")}
 NUMBER = {"a": 1, "b": 2, "i": 3}
+CLONE_NEWNET = 0x40000000
+libc = ctypes.CDLL(None, use_errno=True)
 FABRIC_MTU = 1600  # 1500 and the tunnel's 76 octets over IPv6
 
 
@@ -49,6 +52,28 @@ def wait_for(what, condition, seconds=10.0, every=0.005):
         if time.monotonic() > end:
             raise Failure(f"timeout: {what}")
         time.sleep(every)
+
+
+def enter(path):
+    """The calling thread, and what it starts from here on, is in that network namespace."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.setns(fd, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns {path}")
+    finally:
+        os.close(fd)
+
+
+def counters(*texts):
+    """The kernel's counters, of /proc/net/snmp and netstat as they are: "Tcp.RetransSegs" and so on."""
+    rows = {}
+    for text in texts:
+        lines = text.splitlines()
+        for names, values in zip(lines[::2], lines[1::2]):
+            prefix, *names = names.split()
+            rows.update(zip((prefix.replace(":", ".") + n for n in names),
+                            map(int, values.split()[1:])))
+    return rows
 
 
 class Net:

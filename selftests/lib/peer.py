@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Plain TCP sockets of the kernel, made inside a host's namespace: the stock peer of a test."""
-import ctypes
 import fcntl
-import os
 import socket
 import struct
 import threading
 import time
 
-CLONE_NEWNET = 0x40000000
+from net import enter
+
 SIOCOUTQ = 0x5411
 
 
@@ -17,16 +16,11 @@ def inside(net, host, make):
     result = []
 
     def work():
-        libc = ctypes.CDLL(None, use_errno=True)
-        fd = os.open(f"/run/netns/{net.ns(host)}", os.O_RDONLY)
         try:
-            if libc.setns(fd, CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), "setns")
+            enter(f"/run/netns/{net.ns(host)}")
             result.append(make())
         except Exception as e:  # raised again by the caller's thread
             result.append(e)
-        finally:
-            os.close(fd)
 
     thread = threading.Thread(target=work)  # setns is of this thread alone
     thread.start()

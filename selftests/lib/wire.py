@@ -10,7 +10,7 @@ import struct
 import time
 from collections import namedtuple
 
-from net import VIP, Failure, wait_for
+from net import VIP, Failure, counters as kernel_counters, wait_for
 
 Packet = namedtuple("Packet", "time proto src sport dst dport flags")
 FIN, SYN, RST, ACK = 1, 2, 4, 16
@@ -151,13 +151,7 @@ def migrations(runs, origin, moves):
 def counters(net, host):
     """The kernel's TCP counters of a namespace: packets without a route, retransmitted
     segments, timeouts, checksum errors."""
-    rows = {}
-    for path in ("/proc/net/snmp", "/proc/net/netstat"):
-        lines = net.at(host, "cat", path).stdout.splitlines()
-        for names, values in zip(lines[::2], lines[1::2]):
-            prefix = names.split(":")[0]
-            for name, value in zip(names.split()[1:], values.split()[1:]):
-                rows[f"{prefix}.{name}"] = int(value)
+    rows = kernel_counters(*(net.at(host, "cat", f"/proc/net/{f}").stdout for f in ("snmp", "netstat")))
     for line in net.at(host, "cat", "/proc/net/snmp6").stdout.splitlines():
         name, value = line.split()
         rows[name] = int(value)
